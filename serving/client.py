@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
@@ -123,7 +123,8 @@ class Client:
                 the endpoint. An image is uint8 `[height, width]`, or `[height, width, channels]` with 1, 3 or 4
                 channels; an array of several images has one more dimension.
             rows: rows of a table, in place of images: dicts of values by column, or lists in the order of the columns.
-                None, NaN and columns that a dict leaves out are missing values; categories are given by name.
+                None, NaN and columns that a dict leaves out are missing values; categories are given by name, dates as
+                such, as ISO 8601 or as days since 1970.
             version: its number; None is the newest in service.
             label: label of a version, instead of its number.
             top: number of classes to return.
@@ -237,7 +238,10 @@ def _json(rows: Sequence[TableRow]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Converts a value to one that JSON has: a missing number is null there."""
+    """Converts a value to one that JSON has: a missing number or date is null there."""
+    if isinstance(value, date | np.datetime64):
+        text = str(value) if isinstance(value, np.datetime64) else value.isoformat()
+        return None if text == "NaT" else text
     plain = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(plain, float) and math.isnan(plain) else plain
 

@@ -15,10 +15,12 @@ A version folder is a TensorFlow SavedModel with more files next to it:
 
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
-`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested.
+`[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested. With `multi_label`,
+each class has a probability of its own, and `class_id` and `label` are the most probable one.
 Versions for tables take `row` instead, float32 `[batch, columns]`, and have no `serving_bytes`, `picture.onnx` or
 `gate_maps`. A category is sent as its index, -1 if it is missing or unknown; a missing number is NaN. A regression
-gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`.
+gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`. A
+date is sent as days since 1970, with a fraction for the time of day.
 `model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`; for digits also `boxes`, float32
 `[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width.
@@ -111,6 +113,9 @@ class Column(ManifestPart):
     """Name of the column."""
     categories: tuple[str, ...] | None
     """Categories by index; null for a column of numbers."""
+    date: Literal["day", "time"] | None = Field(None, exclude_if=lambda date: date is None)
+    """Kind of dates, whose numbers are days since 1970: without or with a time of day; left out of the file for
+    anything else, and in earlier versions."""
 
     @field_validator("categories")
     @classmethod
@@ -226,6 +231,9 @@ class Manifest(ManifestPart):
     """Outputs by name."""
     labels: tuple[str, ...]
     """Names of the classes, by index; none for a regression."""
+    multi_label: bool = Field(False, exclude_if=lambda multi_label: not multi_label)
+    """True if an example may have any number of the classes, so that their probabilities are independent; left out of
+    the file if it has one."""
     target: str | None = Field(None, exclude_if=lambda target: target is None)
     """Column of the table that is predicted; left out of the file for images."""
     pictures: ConversionKind | None = None
@@ -306,6 +314,8 @@ class Manifest(ManifestPart):
             raise ValueError("a regression has neither labels nor a temperature")
         if self.predicted == PROBABILITIES and (not self.labels or LABELS not in self.files):
             raise ValueError(f"classes need labels, and {LABELS} among the files")
+        if self.multi_label and self.predicted == VALUE:
+            raise ValueError("a regression has no classes")
         return self
 
     @model_validator(mode="after")

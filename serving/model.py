@@ -253,6 +253,17 @@ def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
     return parts
 
 
+def above_half(probabilities: Sequence[float] | np.ndarray, labels: Sequence[str]) -> list[str]:
+    """Returns the classes with a probability above one half, the most probable first.
+
+    Args:
+        probabilities: `[classes]`, independent of each other.
+        labels: names of the classes.
+    """
+    found = [place for place, one in enumerate(probabilities) if one > 0.5]
+    return [labels[place] for place in sorted(found, key=lambda place: -probabilities[place])]
+
+
 def top(probabilities: np.ndarray, count: int) -> np.ndarray:
     """Returns the most probable classes; equal ones in the order of their indices.
 

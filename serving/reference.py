@@ -16,7 +16,8 @@ from serving.rows import Value, check, decode
 COMPARED, COMPARED_ROWS, SHOWN = 4, 64, 12
 # Number of rows of a regression to show.
 SHOWN_VALUES = 6
-# Name of the array with the true classes; versions exported before it was added lack it.
+# Name of the array with the true class of each example, or 1 for each of its classes and 0 for the others; versions
+# exported before it was added lack it.
 CLASSES = "classes"
 
 
@@ -26,7 +27,7 @@ class Sample(NamedTuple):
     png: bytes
     """The image as a PNG file, of the size of the net's input; empty for a row."""
     label: str | None
-    """Name of its true class; None for regressions, and in versions that were exported without it."""
+    """Name of its true class, or of its classes; None for regressions, and in versions exported without it."""
     row: dict[str, Value] | None = None
     """Values by column; None for an image."""
 
@@ -69,9 +70,9 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         raise ModelError(
             f"{path} has {key} or {content.predicted} of another shape than the manifest. Export it again."
         )
-    if classes is not None and (
-        classes.shape != (len(inputs),) or not np.isin(classes, np.arange(len(content.labels))).all()
-    ):
+    sets = (len(content.labels),) if content.multi_label else ()
+    values = 2 if content.multi_label else len(content.labels)
+    if classes is not None and (classes.shape != (len(inputs), *sets) or not np.isin(classes, np.arange(values)).all()):
         raise ModelError(f"{path} has classes that its {key} or the manifest do not have. Export it again.")
     if content.is_table:
         try:
@@ -90,7 +91,10 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
 
 def _of_each_class(classes: np.ndarray) -> np.ndarray:
     """Chooses the first example of each class; of many classes, some that are evenly spaced."""
-    _, first = np.unique(classes, return_index=True)
+    if classes.ndim == 2:
+        first = np.unique(classes.argmax(axis=0)[classes.any(axis=0)])
+    else:
+        _, first = np.unique(classes, return_index=True)
     return first[_evenly(len(first), SHOWN)]
 
 
@@ -99,7 +103,10 @@ def _evenly(count: int, most: int) -> np.ndarray:
 
 
 def _sample(example: np.ndarray, place: int, classes: np.ndarray | None, content: Manifest) -> Sample:
-    label = None if classes is None else content.labels[classes[place]]
+    label = None
+    if classes is not None:
+        chosen = np.flatnonzero(classes[place]) if content.multi_label else classes[place : place + 1]
+        label = ", ".join(content.labels[one] for one in chosen) or None
     if content.is_table:
         return Sample(b"", label, decode(example, content.columns))
     return Sample(_png(example), label)

@@ -1,9 +1,10 @@
 """Rows of a table: values as users have them, and the numbers that a net takes.
 
-A category is its index, -1 if it is missing or unknown; a missing number is NaN.
+A category is its index, -1 if it is missing or unknown; a missing number is NaN; a date is days since 1970.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,14 @@ from serving.manifest import Column, Manifest
 MISSING = -1.0
 # The shortest decimal number of the largest float32, a little above it.
 LARGEST = float(str(np.finfo(np.float32).max))
+_START, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+# A date in messages.
+DATE = "2026-11-26"
 # Warnings of a request, and names and characters of a value in a message.
 WARNINGS, NAMES, QUOTED = 20, 30, 60
 
 Value = float | str | None
-"""A number, a category, or a missing value."""
+"""A number, a category or a date as text, or a missing value."""
 
 
 class EncodedRows(NamedTuple):
@@ -35,7 +39,7 @@ def encode(rows: Sequence[Any], content: Manifest) -> EncodedRows:
 
     Args:
         rows: each an object with values by column, or a list of values in the order of the columns. A missing value is
-            null; an object may leave it out. A category is its name.
+            null; an object may leave it out. A category is its name; a date is ISO 8601, or days since 1970.
         content: the manifest of a version for tables.
 
     Returns:
@@ -103,10 +107,29 @@ def decode(row: np.ndarray, columns: Sequence[Column]) -> dict[str, Value]:
     def value(number: np.float32, column: Column) -> Value:
         if column.categories is not None:
             return column.categories[int(number)] if number >= 0 else None
+        if np.isnan(number):
+            return None
+        text = _date(number, column) if column.date else None
         # The shortest decimal number of the same float32.
-        return None if np.isnan(number) else float(str(number))
+        return float(str(number)) if text is None else text
 
     return {column.name: value(number, column) for number, column in zip(row, columns, strict=True)}
+
+
+def days(text: str) -> float | None:
+    """Returns the days since 1970 of a date, with a fraction for its time of day; None for another text.
+
+    Args:
+        text: ISO 8601; in UTC unless it names another offset.
+
+    Example:
+        days("1970-01-02T12:00")  # 1.5
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _START) / _DAY
 
 
 def expected(content: Manifest) -> str:
@@ -151,11 +174,25 @@ def _in_order(row: Any, number: int, places: Mapping[str, int], content: Manifes
 def _number(value: Any, column: Column, row: int) -> float:
     if value is None:
         return np.nan
+    if column.date and isinstance(value, str) and (found := days(value)) is not None:
+        return found
     if not isinstance(value, int | float):
-        raise RequestError(f"row {row}: {column.name} must be a number or null. Received: {_quoted(value)}.")
+        wanted = f"a date such as {DATE}" if column.date else "a number"
+        raise RequestError(f"row {row}: {column.name} must be {wanted} or null. Received: {_quoted(value)}.")
     if abs(value) > LARGEST:
         raise RequestError(f"row {row}: {column.name} is too large for float32. Received: {_quoted(value)}.")
     return float(value)
+
+
+def _date(number: np.float32, column: Column) -> str | None:
+    """Returns the text of a date; None if it has none that stands for the same float32."""
+    try:
+        instant = _START + timedelta(days=float(number))
+    except OverflowError:
+        return None
+    whole = column.date == "day" and instant.time() == _START.time()
+    text = instant.date().isoformat() if whole else instant.replace(tzinfo=None).isoformat()
+    return text if np.float32(days(text)) == number else None
 
 
 def _index(value: Any, column: Column, known: Mapping[str, int], row: int, unknown: _UnknownCategories) -> float:

@@ -33,6 +33,8 @@ class Prediction(_ResponsePart):
 
     top: tuple[Guess, ...] = ()
     """The most probable classes, in descending order; none in a regression."""
+    labels: tuple[str, ...] | None = None
+    """All classes with a probability above one half, the most probable first, if there may be any number of them."""
     value: float | None = None
     """Predicted value of a regression."""
     file: str | None = None
@@ -114,6 +116,8 @@ class VersionFacts(_ResponsePart):
     """Sample rows, with values by column; none for images."""
     test_mae: float | None = None
     """Mean absolute error of a regression on the test split; null if it was not evaluated, and for classes."""
+    test_map: float | None = None
+    """Mean average precision on the test split, if there may be any number of classes; null as `test_mae`."""
     test_r2: float | None = None
     """R² of a regression on the test split: 1 is perfect, 0 is as good as the mean; null as `test_mae`."""
 
@@ -137,5 +141,7 @@ class ServedModel(_ResponsePart):
     """True if the newest version returns its gates."""
     classes: tuple[str, ...]
     """Names of its classes, by index; none in a regression."""
+    multi_label: bool = False
+    """True if an image or row may have any number of them, so that their probabilities do not sum to 1."""
     facts: tuple[VersionFacts, ...] = ()
     """Facts about each of `versions`, in their order."""

@@ -17,6 +17,8 @@ TARGETS = {True: "price", False: "sold"}
 # Rows as the net takes them: a missing number is NaN, a missing or unknown category is -1.
 ROWS = np.array([[4, 10, 1], [2, 30, 0], [1, 0, 2], [np.nan, 5, 1], [3, np.nan, -1], [6, 80, 2]], "float32")
 CLASSES = np.array([2, 1, 0, 1, 1, 2])
+# If a row may have any number of classes.
+SETS = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1]], "uint8")
 # Weights by whether it is a regression, of which each column adds a round sum: [columns, outputs] and [outputs].
 KERNELS = {
     True: np.array([[50], [-1], [10]], "float32"),
@@ -28,20 +30,22 @@ OPSET = [helper.make_opsetid("", 18)]
 AGREEMENT = {"max_abs_difference": 1e-7, "same_label": 6, "ties": 0}
 
 
-def write(folder, regression=False, gates=True):
+def write(folder, regression=False, gates=True, multi_label=False, **dates):
     """Writes a version with all its files.
 
     Args:
         folder: the version folder to create; its name is a number.
         regression: whether it predicts a number, instead of classes.
         gates: whether it returns gate means.
+        multi_label: whether a row may have any number of classes.
+        dates: kind of date by column, "day" or "time".
 
     Returns:
         The folder.
     """
     folder.mkdir(parents=True)
     name, width = ("value", 1) if regression else ("probabilities", len(LABELS))
-    last = [helper.make_node("Identity" if regression else "Softmax", ["sums"], [name])]
+    last = [helper.make_node("Identity" if regression else "Sigmoid" if multi_label else "Softmax", ["sums"], [name])]
     nodes = [
         helper.make_node("IsNaN", ["row"], ["missing"]),
         helper.make_node("Where", ["missing", "zero", "row"], ["known"]),
@@ -62,20 +66,27 @@ def write(folder, regression=False, gates=True):
     onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), folder / manifest.ONNX)
     if not regression:
         (folder / manifest.LABELS).write_text("\n".join(LABELS) + "\n")
-    outputs = expected(ROWS, regression, gates)
-    classes = {} if regression else {"classes": CLASSES}
+    outputs = expected(ROWS, regression, gates, multi_label)
+    classes = {} if regression else {"classes": SETS if multi_label else CLASSES}
     np.savez(folder / manifest.REFERENCE, rows=ROWS, **outputs, **classes)
-    made = manifest.Manifest.model_validate({**content(folder, regression, gates), "files": files.digests(folder)})
+    facts = {**content(folder, regression, gates), "multi_label": multi_label, "files": files.digests(folder)}
+    facts["input"]["columns"] = [{**column, "date": dates.get(column["name"])} for column in COLUMNS]
+    if multi_label:
+        facts["run"] = {**facts["run"], "test": {"count": 40, "mean_average_precision": 0.85}}
+        facts["run"]["config"] = {"label_separator": "|"}
+    made = manifest.Manifest.model_validate(facts)
     (folder / manifest.NAME).write_text(made.model_dump_json())
     return folder
 
 
-def expected(rows, regression=False, gates=True):
+def expected(rows, regression=False, gates=True, multi_label=False):
     """Returns what the net computes for rows, by output."""
     known = np.nan_to_num(np.asarray(rows, "float32"))
     sums = known @ KERNELS[regression] + BIASES[regression]
     if regression:
         found = {"value": sums}
+    elif multi_label:
+        found = {"probabilities": 1 / (1 + np.exp(-sums))}
     else:
         powers = np.exp(sums)
         found = {"probabilities": powers / powers.sum(-1, keepdims=True)}

@@ -10,7 +10,7 @@ import tensorflow as tf
 from highway_keras.analysis import Layout, highway_layers
 from pipelines.core.config import Config, Subset
 from pipelines.core.errors import UserError
-from pipelines.core.run import Run, Weights, load_model
+from pipelines.core.run import DataRecord, Run, Weights, load_model
 from pipelines.data import batches, preprocess, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
@@ -51,9 +51,11 @@ class Part:
     count: int
     """Number of examples that are read."""
     batches: tf.data.Dataset
-    """Pairs (x, y), where y is a one-hot class or the target of a regression."""
+    """Pairs (x, y), where y is a one-hot class, or several, or the target of a regression."""
     labels: tuple[str, ...]
-    """Names of the classes; none for regression."""
+    """Names of the classes; none for regression, and if an example may have several."""
+    multi_label: bool = False
+    """True if y has 1 for each class of an example."""
 
 
 def opened(run: Run, weights: Weights = "final", *, data: str | None = None, data_dir: Path | None = None) -> OpenedNet:
@@ -97,16 +99,15 @@ def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
             f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
             f"{info.version}. Point --data-dir at the former, or name other data with --data."
         )
-    if (info.shape, len(info.labels)) != (record.shape, len(record.labels)):
-        raise UserError(
-            f"the net of {run.path} takes {_form(record.shape, record.labels)}. {info.name} has "
-            f"{_form(info.shape, info.labels)}: name other data."
-        )
+    if _form(info) != _form(record):
+        raise UserError(f"the net of {run.path} takes {_form(record)}. {info.name} has {_form(info)}: name other data.")
     return info
 
 
-def _form(shape: tuple[int, ...], labels: tuple[str, ...]) -> str:
-    return f"inputs of {'x'.join(map(str, shape))} with {f'{len(labels)} classes' if labels else 'a number to predict'}"
+def _form(data: DataInfo | DataRecord) -> str:
+    answer = f"{len(data.labels)} classes" if data.labels else "a number to predict"
+    several = ", any number of them for each example" if data.multi_label else ""
+    return f"inputs of {'x'.join(map(str, data.shape))} with {answer}{several}"
 
 
 def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
@@ -124,7 +125,8 @@ def part(net: OpenedNet, split: Split, limit: int | None = None) -> Part:
     examples = sources.load(config.data, split, net.data_dir, config.validation, config.subset)
     chosen = spaced(examples, limit)
     made = batches.evaluation(chosen, net.fitted, batch_size=batch_size(net.layout), classes=len(info.labels))
-    return Part(f"{info.name} {info.version}", split, len(examples), len(chosen), made, info.labels)
+    name, labels = f"{info.name} {info.version}", () if info.multi_label else info.labels
+    return Part(name, split, len(examples), len(chosen), made, labels, info.multi_label)
 
 
 def batch_size(layout: Layout) -> int:

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Progress, padded
+from highway_keras.analysis.scorer import ScoreSpec
 from pipelines.analysis.examples import OpenedNet, Part
 from pipelines.analysis.progress import AnalysisProgress
 
@@ -34,7 +36,7 @@ class Analysis:
     routes: np.ndarray
     """float32 `[examples, layers]`: mean T of each layer for each example."""
     classes: np.ndarray | None
-    """int `[examples]`: the class of each example; None for regression."""
+    """int `[examples]`: the class of each example; None for regression, and if an example may have several."""
 
 
 def measure(net: OpenedNet, whole: Part, routed: Part, progress: AnalysisProgress, *, units: bool) -> Analysis:
@@ -68,7 +70,10 @@ def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> G
 def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, units: bool = False) -> Lesions:
     """Measures the scores on examples with each layer, or each unit, closed in turn."""
     close = analysis.lesion_units if units else analysis.lesion_layers
-    return close(net.model, part.batches, analysis.classification if part.labels else analysis.regression, advance)
+    scores: ScoreSpec = analysis.classification if part.labels else analysis.regression
+    if part.multi_label:
+        scores = keras.losses.BinaryCrossentropy(from_logits=True)
+    return close(net.model, part.batches, scores, advance)
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:

@@ -147,6 +147,11 @@ class Config(Frozen):
     """Column of a table of numbers that is predicted; None for a column named target, label, class or y."""
     task: Literal["auto", "classification", "regression"] = "auto"
     """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
+    label_separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, exclude_if=lambda separator: separator is None
+    )
+    """Text between the classes in a label of your own data, such as a comma; images or rows then have any number of
+    classes. None for one class each; lists of classes need no separator."""
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"

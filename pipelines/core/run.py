@@ -49,6 +49,8 @@ class TableColumn(Frozen):
     """Names of the categories, by index; None for a column of numbers."""
     missing: bool = False
     """True if the training rows lack some numbers; the net then has an input that marks missing ones."""
+    date: Literal["day", "time"] | None = Field(None, exclude_if=lambda date: date is None)
+    """Kind of dates, whose numbers are days since 1970: without or with a time of day; left out for anything else."""
 
     @property
     def inputs(self) -> int:
@@ -73,6 +75,8 @@ class DataRecord(Frozen):
     """Columns of a table of numbers; left out of the file for other data."""
     target: str | None = Field(None, exclude_if=lambda target: target is None)
     """Column of a table of numbers that is predicted; left out of the file for other data."""
+    multi_label: bool = Field(False, exclude_if=lambda multi_label: not multi_label)
+    """Whether an example may have any number of the classes; left out of the file if it has one, or a number."""
 
     @property
     def inputs(self) -> tuple[int, ...]:

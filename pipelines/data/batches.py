@@ -234,6 +234,8 @@ def _count(batches: Iterator[tuple[tf.Tensor, tf.Tensor]], seconds: float) -> in
 
 
 def _targets(fitted: Fitted, labels: tf.Tensor, classes: int) -> tf.Tensor:
+    if classes and labels.shape.rank == 2:
+        return tf.cast(labels, tf.float32)
     return tf.one_hot(labels, classes) if classes else standardized(fitted, labels)
 
 

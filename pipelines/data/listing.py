@@ -68,12 +68,18 @@ def _read(folder: Path, root: Path) -> ListedData:
             where=str(folder),
             version=info["version"],
             inputs=_inputs(features),
-            classes=str(features.get("label", {}).get("classLabel", {}).get("numClasses", "-")),
+            classes=_classes(features),
             counts={split: counts.get(split, 0) for split in SPLITS},
             size=sum(int(split.get("numBytes", 0)) for split in info["splits"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return ListedData(str(folder.relative_to(root)), f"{folder}: cannot be read ({error})")
+
+
+def _classes(features: dict[str, Any]) -> str:
+    """Returns the number of classes; "-" for a regression."""
+    label = features.get("label") or features.get("labels", {}).get("sequence", {}).get("feature", {})
+    return str(label.get("classLabel", {}).get("numClasses", "-"))
 
 
 def _inputs(features: dict[str, Any]) -> str:

@@ -14,6 +14,8 @@ OWN = ("mnist_5k", "fama_french")
 KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
 # File in the folder of a prepared data set, which TFDS writes last.
 INFO = "dataset_info.json"
+# Ends of names of tables.
+TABLES = (".csv", ".tsv", ".parquet")
 # Definitions in the source of TFDS that may name a data set.
 _DEFINITION = re.compile(r"^class (\w+)\(|\bname ?= ?[\"'](\w+)[\"']", re.MULTILINE)
 # The places for underscores in a name in camel case.
@@ -86,6 +88,20 @@ def refuse_unknown(data: str) -> None:
     names = _possible_names()
     if names and base_name(data) not in names:
         raise unknown(data, names)
+
+
+def refuse_missing(data: str) -> None:
+    """Refuses a table that does not exist, such as the one that the recipe for tables names.
+
+    Args:
+        data: the word after `--data`.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    path = Path(data)
+    if path.suffix.lower() in TABLES and not path.expanduser().exists():
+        raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
 
 
 def unknown(data: str, names: Iterable[str]) -> UserError:

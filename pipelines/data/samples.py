@@ -106,11 +106,13 @@ def _processed(images: np.ndarray, config: Config, examples: Examples | Stream) 
 def _select(examples: Examples | Stream, classes: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
     """Selects the first examples of up to ten evenly spaced classes: images [classes, per_class, ...], and classes."""
     images, labels = _first(examples)
-    common = np.flatnonzero(np.bincount(labels, minlength=classes) >= per_class)
+    # One row for each class, true for its examples.
+    members = labels.T > 0 if labels.ndim == 2 else labels == np.arange(classes)[:, None]
+    common = np.flatnonzero(members.sum(axis=1) >= per_class)
     if not len(common):
         raise UserError(f"no class has {per_class} examples to draw.")
     shown = common[np.linspace(0, len(common) - 1, min(COLUMNS, len(common))).round().astype(int)]
-    return np.stack([images[np.flatnonzero(labels == label)[:per_class]] for label in shown]), shown
+    return np.stack([images[np.flatnonzero(members[label])[:per_class]] for label in shown]), shown
 
 
 def _first(examples: Examples | Stream) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,8 @@ def held_out(labels: np.ndarray, count: int, *, seed: int = SEED) -> np.ndarray:
     """Draws a stratified sample, exact to within one example per class and equal on every call.
 
     Args:
-        labels: class of each training example, integers [n].
+        labels: class of each training example, integers [n]. Examples with several classes, [n, classes], are drawn
+            without regard to these.
         count: number of examples to draw, at most n.
         seed: selects another sample.
 
@@ -26,6 +27,8 @@ def held_out(labels: np.ndarray, count: int, *, seed: int = SEED) -> np.ndarray:
     Example:
         held_out(np.array([0, 0, 1, 1]), 2).sum()  # 2: one of each class
     """
+    if labels.ndim > 1:
+        labels = np.zeros(len(labels), np.int64)
     # `random_raw` is the only part of NumPy's generators that is guaranteed never to change.
     order = np.argsort(np.random.PCG64(seed).random_raw(len(labels)), kind="stable")
     classes, sizes = np.unique(labels, return_counts=True)

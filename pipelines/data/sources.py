@@ -1,6 +1,7 @@
 """Opens a data set: its description, and its examples as arrays or streams.
 
-The data determine the task: labels mean classification, vectors with a numeric target mean regression.
+The data determine the task: a label means classification, a list of labels any number of classes, and vectors with a
+numeric target mean regression.
 """
 
 import functools
@@ -24,6 +25,7 @@ from pipelines.data.selection import PUBLISHED, draw_published, exchanged, subse
 from pipelines.data.stream import Stream
 
 Split = Literal["train", "validation", "test"]
+Task = Literal["classification", "multi_label", "regression"]
 Choice = Callable[[np.ndarray], np.ndarray]
 """Function from the labels of the eligible examples to the indices of the selected ones."""
 
@@ -32,6 +34,8 @@ Choice = Callable[[np.ndarray], np.ndarray]
 MEMORY = 2 * 2**30
 READ = 1000
 ALL = Subset()
+# Feature with any number of classes.
+LABELS = "labels"
 # File with a `TableForm`, next to the files of TFDS.
 COLUMNS = "columns.json"
 
@@ -65,6 +69,13 @@ class DataInfo:
     """Columns of a table of numbers; none for other data."""
     target: str | None = None
     """Column of a table of numbers that is predicted; None for other data."""
+    multi_label: bool = False
+    """True if an example may have any number of the classes."""
+
+    @property
+    def task(self) -> Task:
+        """Task of a net: to predict one class, any number of classes, or a number."""
+        return "multi_label" if self.multi_label else "classification" if self.labels else "regression"
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -79,7 +90,8 @@ class Examples:
     images: np.ndarray
     """Images, uint8 [n, h, w, c]; or vectors, float32 [n, f]."""
     labels: np.ndarray
-    """Classes, int64 [n]; or targets, float32 [n, 1]."""
+    """Classes, int64 [n]; 1 for each of several classes and 0 for the others, uint8 [n, classes]; or targets, float32
+    [n, 1]."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -162,7 +174,7 @@ def open_builder(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
 
 def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset = ALL) -> DataInfo:
     """Describes the data set of a TFDS builder; arguments and errors as for `describe`."""
-    shape, labels = _checked(builder)
+    shape, labels, multi_label = _checked(builder)
     sizes = {name: int(split.num_examples) for name, split in builder.info.splits.items()}
     if "train" not in sizes:
         raise UserError(f"'{builder.name}' has no split 'train'. It has: {', '.join(sizes) or 'none'}.")
@@ -203,25 +215,31 @@ def summary(builder: tfds.core.DatasetBuilder, validation: int = 0, part: Subset
     form = Path(builder.data_dir) / COLUMNS
     table = read(form, TableForm) if form.is_file() else None
     columns, target = (table.columns, table.target) if table else ((), None)
-    return DataInfo(builder.name, str(builder.version), shape, labels, counts, columns, target)
+    return DataInfo(builder.name, str(builder.version), shape, labels, counts, columns, target, multi_label)
 
 
-def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Returns input shape and class names; refuses data other than labelled images of one size or vectors."""
+def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[str, ...], bool]:
+    """Returns input shape, class names, and whether an example may have any number of classes.
+
+    Refuses data other than labelled images of one size or vectors.
+    """
     features = builder.info.features
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {"example": features}
     image, label = named.get("image"), named.get("label")
+    multi_label = label is None and isinstance(named.get(LABELS), tfds.features.Sequence)
+    if multi_label:
+        label = named[LABELS].feature
     if _is_vector(named.get("features")):
         if _is_vector(named.get("target")) and named["target"].shape == (1,):
-            return named["features"].shape, ()
+            return named["features"].shape, (), False
         if isinstance(label, tfds.features.ClassLabel):
-            return named["features"].shape, tuple(label.names)
+            return named["features"].shape, tuple(label.names), multi_label
     if not isinstance(image, tfds.features.Image) or not isinstance(label, tfds.features.ClassLabel):
         has = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in named.items())
         raise UserError(
             f"the data set '{builder.name}' must have the features image (Image) and label (ClassLabel), or features "
             "(Tensor, float32 [n]) and label, or for regression features (Tensor, float32 [n]) and target (Tensor, "
-            "float32 [1]). "
+            f"float32 [1]). {LABELS} (Sequence of ClassLabel) may stand in place of label. "
             f"It has: {has}."
         )
     if image.np_dtype != np.uint8:
@@ -234,7 +252,7 @@ def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[
             f"`highway data prepare {builder.name} --image-size 64` writes a data set with images of one size, whose "
             "folder can be named instead."
         )
-    return image.shape, tuple(label.names)
+    return image.shape, tuple(label.names), multi_label
 
 
 def _is_vector(feature: object) -> bool:
@@ -252,13 +270,19 @@ def _decoded(folder: str, source: str, count: int) -> tuple[Examples, Examples]:
     builder = tfds.builder_from_directory(folder)
     total = builder.info.splits[source].num_examples
     features = builder.info.features
-    shape, classes = _checked(builder)
+    shape, classes, multi_label = _checked(builder)
     inputs, outputs = "image" if len(shape) > 1 else "features", "label" if classes else "target"
     images = np.empty((total, *features[inputs].shape), features[inputs].np_dtype)
-    labels = np.empty((total, *features[outputs].shape), features[outputs].np_dtype)
+    records = _read(builder, source)
+    if multi_label:
+        # Lists of different lengths make no batch.
+        records = records.map(lambda example: {inputs: example[inputs], outputs: _hot(example, len(classes))})
+        labels = np.empty((total, len(classes)), np.uint8)
+    else:
+        labels = np.empty((total, *features[outputs].shape), features[outputs].np_dtype)
     start = 0
     try:
-        for batch in tfds.as_numpy(_read(builder, source).batch(READ)):
+        for batch in tfds.as_numpy(records.batch(READ)):
             stop = start + len(batch[outputs])
             images[start:stop], labels[start:stop] = batch[inputs], batch[outputs]
             start = stop
@@ -297,9 +321,12 @@ def _streamed(
 ) -> Stream:
     """Streams the chosen examples of a split of the files: of all but the held-out ones (`rest`), or of only those."""
     image = builder.info.features["image"]
+    _, classes, multi_label = _checked(builder)
     records = _read(builder, source, decoders={"image": tfds.decode.SkipDecoding()})
     whole = Stream(
-        records.map(lambda example: (example["image"], example["label"])),
+        records.map(
+            lambda example: (example["image"], _hot(example, len(classes)) if multi_label else example["label"])
+        ),
         image.decode_example,
         builder.info.splits[source].num_examples,
         Path(builder.data_dir),
@@ -318,6 +345,11 @@ def _streamed(
     chosen = tf.constant(np.isin(np.arange(len(labels)), places))
     part = whole.records.enumerate().filter(lambda place, _: chosen[place]).map(lambda _, record: record)
     return replace(whole, records=part, count=len(places))
+
+
+def _hot(example: dict[str, tf.Tensor], classes: int) -> tf.Tensor:
+    """Returns 1 for each class of an example and 0 for the others, uint8 [classes]."""
+    return tf.reduce_max(tf.one_hot(example[LABELS], classes, dtype=tf.uint8), axis=0)
 
 
 def _read(builder: tfds.core.DatasetBuilder, source: str, **options: object) -> tf.data.Dataset:

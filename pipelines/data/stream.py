@@ -23,7 +23,7 @@ class Stream:
     """The counterpart of `Examples` for large data, which reads from disk on every access."""
 
     records: tf.data.Dataset
-    """Encoded image (scalar string) and label (scalar int64) of each example, in file order."""
+    """Encoded image (scalar string) and label (scalar int64, or uint8 [classes]) of each example, in file order."""
     decode: Callable[[tf.Tensor], tf.Tensor]
     """Function from an encoded image to uint8 [h, w, c]."""
     count: int
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def labels(self) -> np.ndarray:
-        """All labels in order, int64 [n]; reads every file."""
+        """All labels in order, int64 [n] or uint8 [n, classes]; reads every file."""
         return np.concatenate(list(self._read(self.records.map(lambda _, label: label))))
 
     def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +67,7 @@ class Stream:
         """
 
         def shuffle(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            count = tf.size(labels, tf.int64)
+            count = tf.shape(labels, tf.int64)[0]
             order = permuted(tf.range(count), number, count, seed)
             return tf.gather(images, order), tf.gather(labels, order)
 

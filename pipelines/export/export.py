@@ -155,18 +155,25 @@ def _check_model(to: Path, run: Run) -> None:
         # A version that cannot be read is not served either.
         return
     data = run.record.data
-    ours = metadata.taken(data)
-    columns = ours.columns if isinstance(ours, manifest.RowInput) else ()
-    if newest and (newest.input.shape[1:], newest.columns, newest.labels) != (data.shape, columns, data.labels):
+    taken = metadata.taken(data)
+    columns = taken.columns if isinstance(taken, manifest.RowInput) else ()
+    if not newest:
+        return
+    given = (newest.input.shape[1:], newest.labels, newest.multi_label)
+    # Versions that were exported before do not say which columns are dates.
+    theirs, ours = ([(one.name, one.categories) for one in each] for each in (newest.columns, columns))
+    if given != (data.shape, data.labels, data.multi_label) or theirs != ours:
         raise UserError(
-            f"{to} is a model of {_described(newest.input.shape[1:], newest.labels)}, and {run.path} is a net of "
-            f"{_described(data.shape, data.labels)}{', with other columns' if newest.columns else ''}. Name another "
-            "folder with --to, or add --force."
+            f"{to} is a model of {_described(*given)}, and {run.path} is a net of "
+            f"{_described(data.shape, data.labels, data.multi_label)}{', with other columns' if newest.columns else ''}"
+            ". Name another folder with --to, or add --force."
         )
 
 
-def _described(shape: Sequence[int], labels: Sequence[str]) -> str:
+def _described(shape: Sequence[int], labels: Sequence[str], multi_label: bool) -> str:
     answers = f"{len(labels)} classes ({', '.join(labels[:3])}, ...)" if labels else "a number"
+    if multi_label:
+        answers = f"any number of {answers}"
     return f"{answers} and inputs of {' x '.join(map(str, shape))}"
 
 

@@ -36,7 +36,7 @@ class TracedNet:
     split: Split
     """Split from which images for measurements are drawn."""
     examples: Callable[[Split, int], tuple[np.ndarray, np.ndarray]]
-    """Returns up to a given number of images of a split, with their classes."""
+    """Returns up to a given number of images of a split, with their classes: int [n], or 0 or 1, uint8 [n, classes]."""
 
 
 class OpenedForm(NamedTuple):

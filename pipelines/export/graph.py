@@ -1,6 +1,6 @@
 """The function from pixels or rows of a table to predictions that every exported form is traced from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -79,8 +79,10 @@ def prediction(
     labels: Sequence[str],
     gates: bool = False,
     columns: int | None = None,
+    *,
+    multi_label: bool = False,
 ) -> Function:
-    """Combines preprocessing, net (with batch normalization folded) and softmax in one traced function.
+    """Combines preprocessing, net (with batch normalization folded) and softmax or sigmoid in one traced function.
 
     Args:
         model: a net in float32 that returns logits for `[batch, height, width, channels]`, or for rows of a table.
@@ -88,6 +90,7 @@ def prediction(
         labels: names of the classes; none for a net that returns a number.
         gates: whether to return `gate_means` too, and `gate_maps` if the net has convolutional highway layers.
         columns: number of columns of the table; None for images.
+        multi_label: whether the probability of each class is independent of the others.
 
     Returns:
         A `tf.function` from `image`, uint8 `[batch, height, width, channels]`, to a dict with `probabilities`, float32
@@ -101,13 +104,14 @@ def prediction(
     """
     net = for_inference(folded(model))
 
+    activation = tf.sigmoid if multi_label else tf.nn.softmax
     spec = tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8, name=INPUT)
     if columns is not None:
         spec = tf.TensorSpec((None, columns), tf.float32, name=ROW)
 
     @tf.function(input_signature=[spec])
     def predict(example: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _outputs(net, fitted, labels, gates, example)
+        return _outputs(net, fitted, labels, gates, example, probabilities=activation)
 
     return predict
 
@@ -145,7 +149,13 @@ def prediction_of_weights(
 
 
 def _outputs(
-    net: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], gates: bool, image: tf.Tensor
+    net: keras.Model,
+    fitted: preprocess.Fitted,
+    labels: Sequence[str],
+    gates: bool,
+    image: tf.Tensor,
+    *,
+    probabilities: Callable[[tf.Tensor], tf.Tensor] = tf.nn.softmax,
 ) -> dict[str, tf.Tensor]:
     x = preprocess.apply(fitted, image)
     outputs = {}
@@ -164,7 +174,7 @@ def _outputs(
         logits = net(x, training=False)
     if not labels:
         return {VALUE: preprocess.in_units(fitted, logits), **outputs}
-    outputs[PROBABILITIES] = tf.nn.softmax(logits)
+    outputs[PROBABILITIES] = probabilities(logits)
     outputs[CLASS_ID] = tf.argmax(outputs[PROBABILITIES], axis=-1, output_type=tf.int64)
     outputs[LABEL] = tf.gather(tf.constant(labels), outputs[CLASS_ID])
     return outputs

@@ -107,13 +107,18 @@ def _measure(folder: Path, calibration: int, split: str, images: np.ndarray, lab
         calibration=calibration,
         split=split,
         images=len(images),
-        float32_accuracy=float(np.mean(expected[CLASS_ID] == labels)),
-        int8_accuracy=float(np.mean(found[CLASS_ID] == labels)),
+        float32_accuracy=_accuracy(expected, labels),
+        int8_accuracy=_accuracy(found, labels),
         same_label=int(np.sum(found[CLASS_ID] == expected[CLASS_ID])),
         max_abs_difference=float(np.max(np.abs(found[PROBABILITIES] - expected[PROBABILITIES]))),
         speed=tuple(_speed(plain, small, images, batch) for batch in TIMED),
         cpu=" ".join((model, *features)),
     )
+
+
+def _accuracy(found: Outputs, labels: np.ndarray) -> float:
+    """Returns the share of the images whose class is right; or of all labels, if images may have several."""
+    return float(np.mean((found[PROBABILITIES] > 0.5) == labels if labels.ndim == 2 else found[CLASS_ID] == labels))
 
 
 def _in_batches(predict: Predict, images: np.ndarray) -> Outputs:

@@ -10,7 +10,7 @@ from pipelines.core import environment
 from pipelines.core.run import DataRecord, Run, Weights
 from pipelines.export.onnx_model import OPSET
 from pipelines.training import evaluation
-from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.evaluation import AnyEvaluation
 from serving import files
 from serving.manifest import (
     CLASS_ID,
@@ -88,6 +88,7 @@ def describe(
         input=taken(data),
         outputs=outputs,
         labels=data.labels,
+        multi_label=data.multi_label,
         target=None if kind else data.target or TARGET,
         pictures=kind,
         gates=gates,
@@ -117,7 +118,7 @@ def taken(data: DataRecord) -> Input | RowInput:
     """
     if len(data.shape) > 1:
         return Input(shape=(None, *data.shape), colour=COLOURS[data.shape[2]])
-    columns = tuple(Column(name=column.name, categories=column.categories) for column in data.columns)
+    columns = tuple(Column(name=column.name, categories=column.categories, date=column.date) for column in data.columns)
     numbers = tuple(Column(name=str(number), categories=None) for number in range(data.shape[0]))
     return RowInput(shape=(None, *data.shape), columns=columns or numbers)
 
@@ -128,7 +129,7 @@ def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
     Raises:
         UserError: the file is damaged.
     """
-    found: Evaluation | Regression | None = evaluation.of_run(run)
+    found: AnyEvaluation | None = evaluation.of_run(run)
     if found is None or found.weights != weights:
         return None
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})

@@ -4,6 +4,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -62,10 +63,12 @@ class Reference:
         return [_file(image, kind) for image in self.images[:FILES]]
 
 
-def keras_probabilities(model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray) -> np.ndarray:
+def keras_probabilities(
+    model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray, *, multi_label: bool = False
+) -> np.ndarray:
     """Calls the Keras model eagerly instead of through the exported function."""
-    logits = model(preprocess.apply(fitted, tf.constant(images)), training=False)
-    return keras.ops.convert_to_numpy(keras.ops.softmax(keras.ops.cast(logits, "float32")))
+    logits = keras.ops.cast(model(preprocess.apply(fitted, tf.constant(images)), training=False), "float32")
+    return keras.ops.convert_to_numpy(keras.ops.sigmoid(logits) if multi_label else keras.ops.softmax(logits))
 
 
 def keras_values(model: keras.Model, fitted: preprocess.Fitted, rows: np.ndarray) -> np.ndarray:
@@ -83,6 +86,7 @@ def compute(
     kind: ConversionKind | None,
     gates: bool,
     targets: np.ndarray | None = None,
+    multi_label: bool = False,
 ) -> tuple[Reference, tuple[str, ...]]:
     """Computes the answers of the Keras model.
 
@@ -94,6 +98,7 @@ def compute(
         kind: the kind that `convert` is for; None for rows.
         gates: whether to read gate means too.
         targets: true values of a regression, float32 `[n, 1]`; None for classes.
+        multi_label: whether the probability of each class is independent of the others.
 
     Returns:
         The reference, and the names of the highway layers in the order of their gate means.
@@ -101,7 +106,7 @@ def compute(
     means = (
         GateModel(model, mean=True).read(preprocess.apply(fitted, tf.constant(images)), len(images)) if gates else {}
     )
-    answers = keras_probabilities if targets is None else keras_values
+    answers = partial(keras_probabilities, multi_label=multi_label) if targets is None else keras_values
     expected, seen = answers(model, fitted, images), images[:0]
     if convert is not None and kind is not None:
         seen = np.stack([convert(_rgba(image, kind))[INPUT] for image in images[:FILES]])

@@ -40,7 +40,7 @@ class ExportJob:
     """Split of the parity images or rows: validation if the run has one, else train; never test."""
     images: np.ndarray
     classes: np.ndarray
-    """Their classes, or the targets of a regression."""
+    """Their classes; or 1 for each of several classes, uint8 [n, classes]; or the targets of a regression."""
     temperature: float | None = None
     """Number by which the logits are divided; None leaves them as they are."""
 
@@ -115,10 +115,18 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
         convert, side = conversion.converter(job.kind, shape), conversion.side_of(job.kind, shape)
     targets = None if labels else job.classes
     expected, gates = reference.compute(
-        model, fitted, job.images, convert=convert, kind=job.kind, gates=job.gates, targets=targets
+        model,
+        fitted,
+        job.images,
+        convert=convert,
+        kind=job.kind,
+        gates=job.gates,
+        targets=targets,
+        multi_label=data.multi_label,
     )
+    columns = shape[0] if job.kind is None else None
     source = TracedNet(
-        predict=graph.prediction(model, fitted, labels, job.gates, shape[0] if job.kind is None else None),
+        predict=graph.prediction(model, fitted, labels, job.gates, columns, multi_label=data.multi_label),
         convert=convert,
         side=side,
         images=job.images,
@@ -132,8 +140,10 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     reference.save(expected, job.classes, folder)
     precision = None
     if _is_mixed(job.trained):
-        answers = reference.keras_probabilities if labels else reference.keras_values
-        narrow = answers(trained, fitted, job.images)
+        if labels:
+            narrow = reference.keras_probabilities(trained, fitted, job.images, multi_label=data.multi_label)
+        else:
+            narrow = reference.keras_values(trained, fitted, job.images)
         precision = parity.of_precision(expected, narrow, labels)
     measured = parity.measure(
         folder, forms, expected, split=job.split, labels=labels, kind=job.kind, precision=precision

@@ -58,12 +58,16 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     batch, reasons = config.batch_size, [reason]
     config, sources = _weights(config, own)
     reasons += sources
+    if own.found.multi_label:
+        config = config.model_copy(update={"label_smoothing": 0.0})
+        reasons.append("no label smoothing, which would raise the probability of rare classes")
     shorter = float(np.median([min(image.size) for image in own.found.images]))
     fitting = [side] if side else [one for one in SIDES if one <= max(shorter, SIDES[0])]
     for size in reversed(fitting):
         config = _sized(config, size)
         shape = (size, size, 1 if own.found.is_grey else 3)
-        info = DataInfo(own.name, "1.0.0", shape, own.found.labels, {"train": train})
+        labels, multi_label = own.found.labels, own.found.multi_label
+        info = DataInfo(own.name, "1.0.0", shape, labels, {"train": train}, multi_label=multi_label)
         seconds = train // batch * seconds_per_step(config, info)
         epochs = int((1 - REST) * 60 * minutes / seconds)
         if epochs >= FEWEST or size == fitting[0]:
@@ -89,7 +93,15 @@ def choose_for_table(table: TableData, base: Config, minutes: float) -> Choice:
     train = table.counts["train"]
     config, reason = _batched(base, train, "rows")
     steps = train // config.batch_size
-    info = DataInfo("table", "1.0.0", table.features.shape[1:], table.labels, {"train": train}, table.columns)
+    info = DataInfo(
+        "table",
+        "1.0.0",
+        table.features.shape[1:],
+        table.labels,
+        {"train": train},
+        table.columns,
+        multi_label=table.multi_label,
+    )
     seconds = steps * seconds_per_step(config, info)
     epochs = int(np.clip(TABLE_STEPS // steps, TABLE_FEWEST, TABLE_MOST))
     epochs = min(epochs, max(TABLE_FEWEST, int((1 - REST) * 60 * minutes / seconds)))
@@ -117,8 +129,8 @@ def seconds_per_step(config: Config, info: DataInfo, steps: int = 3) -> float:
     net = build(config, info, "float32")
     policy = resolve(config.precision, net, machine).policy
     config = config.model_copy(update={"start_from": None})
-    regression, accelerated = not info.labels, bool(machine.accelerators)
-    model: Any = compiled(build(config, info, policy), config, policy, STEPS, accelerated, regression=regression)
+    accelerated = bool(machine.accelerators)
+    model: Any = compiled(build(config, info, policy), config, policy, STEPS, accelerated, task=info.task)
     random = np.random.default_rng(0)
     images = random.normal(size=(config.batch_size, *info.inputs)).astype("float32")
     targets = random.normal(size=(config.batch_size, 1)).astype("float32")

@@ -11,7 +11,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import Weights, refuse_existing
 from pipelines.export.export import export
 from pipelines.training.evaluate import evaluate
-from pipelines.training.evaluation import Evaluation
+from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.multi_label import MultiLabel
 from pipelines.training.train import train
 
 # Fewest validation rows of a table to calibrate probabilities on.
@@ -61,7 +62,7 @@ def fit(
     if not prepare.is_own(config.data):
         raise UserError(f"there are no images of your own in {config.data}. Train a data set with `highway train`.")
     prepare.refuse_target(config)
-    own = prepare.read(config.data, config.group, console)
+    own = prepare.read(config.data, config.group, console, config.label_separator)
     run = run or Path("runs") / own.name
     refuse_existing(run)
     survey.refuse(own.found, own.splits, config.skip_damaged)
@@ -71,11 +72,7 @@ def fit(
     # Prepared here, because the images have been read.
     train(prepare.with_prepared(choice.config, own, console), run, console=console)
     if own.counts["test"]:
-        result = evaluate(run)
-        assert isinstance(result, Evaluation), "images have classes"
-        low, high = result.interval
-        right = f"{result.correct:,} of {result.count:,} test images right"
-        say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
+        _report(evaluate(run), "images", "", console)
     return export(run, to, gates=True, calibrate=bool(own.counts["validation"]))
 
 
@@ -94,13 +91,21 @@ def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None
     held_out = table.counts["validation"]
     weights: Weights = "best" if held_out else "final"
     if table.counts["test"]:
-        result = evaluate(run, weights)
-        if isinstance(result, Evaluation):
-            low, high = result.interval
-            right = f"{result.correct:,} of {result.count:,} test rows right"
-            say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
-        else:
-            error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.r2:.3f}"
-            say(console, f"{table.target} of {result.count:,} test rows: {error}")
+        _report(evaluate(run, weights), "rows", table.target, console)
     calibrate = bool(table.labels) and held_out >= CALIBRATED
     return export(run, to, weights, gates=True, calibrate=calibrate)
+
+
+def _report(result: Evaluation | MultiLabel | Regression, examples: str, target: str, console: Console) -> None:
+    """Prints a line about the test split."""
+    if isinstance(result, Evaluation):
+        low, high = result.interval
+        right = f"{result.correct:,} of {result.count:,} test {examples} right"
+        say(console, f"{right}: {result.accuracy:.2%} ({low:.2%} to {high:.2%})")
+    elif isinstance(result, MultiLabel):
+        right = f"{result.label_accuracy:.2%} of the labels right"
+        scores = f"mean average precision {result.mean_average_precision:.2%}, macro F1 {result.macro_f1:.3f}, {right}"
+        say(console, f"classes of {result.count:,} test {examples}: {scores}")
+    else:
+        error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.r2:.3f}"
+        say(console, f"{target} of {result.count:,} test {examples}: {error}")

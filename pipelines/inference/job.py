@@ -39,11 +39,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class PredictionJob:
-    """A prediction job.
+    """A prediction job over images, or over a table.
 
     Args:
         model: a version folder, or a model folder.
-        inputs: see `pipelines.inference.inputs.sources`.
+        inputs: see `pipelines.inference.inputs.sources`; or a table.
         out: the Parquet file.
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
@@ -105,15 +105,16 @@ def run(job: PredictionJob, console: Console) -> JobResult:
             return JobResult(resumed, resumed, 0, 0.0)
         builder = RowBuilder(model, job.count, job.explain)
         schema = builder.schema(json.dumps(description))
-        progress = JobProgress(console, Total(sources, listing), resumed)
+        progress = JobProgress(console, Total(sources, listing).now, resumed, "images")
         try:
             with progress:
-                _predict(listing, builder, _Writer(parts, schema, progress))
+                _predict(listing, builder, Writer(parts, schema, progress))
         except KeyboardInterrupt:
-            say(console, _saved(parts, "repeat the command to resume"))
+            say(console, saved(parts, "repeat the command to resume", "images"))
             raise
         if listing.failure:
-            raise UserError(f"{listing.failure} {_saved(parts, 'fix it and repeat the command to resume')}")
+            advice = saved(parts, "fix it and repeat the command to resume", "images")
+            raise UserError(f"{listing.failure} {advice}")
         if not progress.images:
             raise UserError(
                 f"there are no images in {' '.join(job.inputs)}. Expected files that end in "
@@ -170,7 +171,7 @@ class _Queue(Generic[Item, Result]):
         return found and (found[0], self._work(found[1]))
 
 
-def _predict(listing: inputs.Listing, builder: RowBuilder, writer: "_Writer") -> None:
+def _predict(listing: inputs.Listing, builder: RowBuilder, writer: "Writer") -> None:
     threads = environment.cores()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
     convert = converter(builder.model)
@@ -181,20 +182,33 @@ def _predict(listing: inputs.Listing, builder: RowBuilder, writer: "_Writer") ->
 
 
 @dataclass(frozen=True)
-class _Writer:
+class Writer:
+    """Writes the rows of a job.
+
+    Args:
+        parts: the parts of its file.
+        schema: the columns.
+        progress: counts the rows.
+    """
+
     parts: Parts
     schema: pa.Schema
     progress: JobProgress
 
     def write(self, results: Iterable[list[pa.Array]]) -> None:
-        """Writes parts as they fill up, and the rest at the end or on interruption."""
+        """Writes parts as they fill up, and the rest at the end or on interruption.
+
+        Args:
+            results: the columns of each batch, in the order of the schema.
+        """
         waiting: list[pa.RecordBatch] = []
         since = time.monotonic()
         try:
             for columns in results:
                 batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
                 waiting.append(batch)
-                self.progress.add(len(batch), len(batch) - batch.column("error").null_count)
+                readable = batch.column("error").null_count if "error" in self.schema.names else len(batch)
+                self.progress.add(len(batch), len(batch) - readable)
                 if sum(map(len, waiting)) >= GROUP or time.monotonic() - since > INTERVAL:
                     part, waiting = waiting, []
                     self._save(part)
@@ -242,5 +256,12 @@ def _describe(job: PredictionJob, model: Model) -> dict[str, Any]:
     }
 
 
-def _saved(parts: Parts, advice: str) -> str:
-    return f"{parts.rows:,} images are saved in {parts.folder}: {advice}." if parts.paths else "Nothing is saved."
+def saved(parts: Parts, advice: str, examples: str) -> str:
+    """Returns a sentence about the rows that an interrupted job has written.
+
+    Args:
+        parts: the parts of its file.
+        advice: what to do.
+        examples: name of what the rows are about.
+    """
+    return f"{parts.rows:,} {examples} are saved in {parts.folder}: {advice}." if parts.paths else "Nothing is saved."

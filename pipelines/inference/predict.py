@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
+from pipelines.data.roots import TABLES
 from serving.errors import ServingError
 from serving.schemas import Guess, Prediction
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 TOP = 3
 # Limits of a request, well below those of an endpoint; a single image may be larger.
 REQUEST_IMAGES, REQUEST_BYTES = 64, 8 * 2**20
-TABLES = (".csv", ".tsv", ".parquet")
 # Rest of a sentence about a model.
 NO_IMAGES = f"takes rows of a table, not images. Give it a file that ends in {', '.join(TABLES)}."
 
@@ -66,7 +66,7 @@ def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Pred
     from pipelines.inference.inputs import Listing, sources
     from pipelines.inference.net_inputs import batches, converter
     from serving.manifest import PROBABILITIES
-    from serving.model import open_model, top
+    from serving.model import above_half, open_model, top
 
     try:
         opened = open_model(model)
@@ -88,7 +88,8 @@ def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Pred
         ]
         for one, row, classes in zip(readable, probabilities, top(probabilities, count), strict=True):
             guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
-            found.predictions.append(Prediction(file=one.name, top=guesses))
+            present = tuple(above_half(row, labels)) if opened.manifest.multi_label else None
+            found.predictions.append(Prediction(file=one.name, top=guesses, labels=present))
     if listing.failure:
         raise listing.failure
     return found
@@ -144,20 +145,33 @@ def predict_remotely(
 
 
 def table(predictions: Sequence[Prediction]) -> "Table":
-    """Formats predictions as a table: file, label, probability, and the next classes."""
+    """Formats predictions as a table: file, label, probability, and the next classes; or all labels, and classes."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("image", "label")
-    table.add_column("probability", justify="right")
-    table.add_column("next")
+    multi_label = bool(predictions) and predictions[0].labels is not None
+    table = Table("image")
+    for name in class_headings("label", multi_label):
+        table.add_column(name, justify="right" if name == "probability" else "left")
     for prediction in predictions:
-        first, *others = prediction.top
-        following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
-        table.add_row(
-            escape(prediction.file or ""), f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following
-        )
+        table.add_row(escape(prediction.file or ""), *class_cells(prediction))
     return table
+
+
+def class_headings(label: str, multi_label: bool) -> list[str]:
+    """Returns the headings of the cells of `class_cells`, of which the first is given."""
+    return [label, "most probable"] if multi_label else [label, "probability", "next"]
+
+
+def class_cells(prediction: Prediction) -> list[str]:
+    """Formats predicted classes: the class, its probability and the next ones; or all above one half, and the first."""
+    from rich.markup import escape
+
+    shown = [f"{escape(guess.label)} {guess.probability:.1%}" for guess in prediction.top]
+    if prediction.labels is not None:
+        return [f"[bold]{escape(', '.join(prediction.labels)) or 'none'}[/]", ", ".join(shown)]
+    best = prediction.top[0]
+    return [f"[bold]{escape(best.label)}[/]", f"{best.probability:.1%}", ", ".join(shown[1:])]
 
 
 def _requests(images: Sequence[Path]) -> Iterator[list[Path]]:

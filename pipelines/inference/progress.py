@@ -1,7 +1,7 @@
 """Progress of a prediction job: a bar on a terminal, one line per part elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
 
@@ -45,19 +45,21 @@ class Total:
 
 
 class JobProgress:
-    """Counts images and shows their number, the speed and the time left.
+    """Counts images or rows and shows their number, the speed and the time left.
 
     Args:
         console: where to print.
-        total: the number of all images.
-        resumed: number of images done by earlier attempts.
+        total: returns the number of all of them; None while it is unknown.
+        resumed: number of those done by earlier attempts.
+        unit: "images" or "rows".
     """
 
-    def __init__(self, console: Console, total: Total, resumed: int) -> None:
+    def __init__(self, console: Console, total: Callable[[], int | None], resumed: int, unit: str) -> None:
         self.images, self.unreadable = resumed, 0
         self._console = console
         self._total = total
         self._resumed = resumed
+        self._unit = unit
         self._bar: Progress | None = None
 
     def __enter__(self) -> "JobProgress":
@@ -85,7 +87,7 @@ class JobProgress:
         self.images += images
         self.unreadable += unreadable
         if self._bar:
-            total = self._total.now()
+            total = self._total()
             self._bar.update(
                 self._task, completed=self.images, total=total and max(total, self.images), text=self._text()
             )
@@ -96,14 +98,14 @@ class JobProgress:
             say(self._console, self._text() + self._left())
 
     def _text(self) -> str:
-        total = self._total.now()
+        total = self._total()
         # The estimated total can be too low.
         of = f" of {total:,}" if total and total >= self.images else ""
         unreadable = f"  {self.unreadable:,} unreadable" if self.unreadable else ""
-        return f"{self.images:,}{of} images  {self._speed():,.0f}/s{unreadable}"
+        return f"{self.images:,}{of} {self._unit}  {self._speed():,.0f}/s{unreadable}"
 
     def _left(self) -> str:
-        total = self._total.now()
+        total = self._total()
         if not total or total <= self.images:
             return ""
         left = remaining(self._elapsed(), self.images - self._resumed, total - self._resumed)

@@ -9,7 +9,10 @@ import pyarrow as pa
 
 from pipelines.inference.net_inputs import NetInput
 from serving.manifest import GATE_MEANS, PROBABILITIES
-from serving.model import Model, top
+from serving.model import Model, above_half, top
+
+# Column of all classes that are present.
+LABELS = "labels"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class RowBuilder:
             ("probability", pa.float32()),
             ("top", pa.list_(pa.struct([("label", pa.string()), ("probability", pa.float32())]))),
             (PROBABILITIES, numbers),
+            *([(LABELS, pa.list_(pa.string()))] if manifest.multi_label else []),
         ]
         metadata = {
             "model": manifest.name,
@@ -61,34 +65,41 @@ class RowBuilder:
         # An empty batch is predicted too, because the widths of its outputs are needed.
         shape = (len(images), *self.model.manifest.input.shape[1:])
         outputs = self.model.predict(np.stack(images) if images else np.empty(shape, np.uint8))
-        columns = [paths, errors]
-        columns += class_columns(outputs[PROBABILITIES], self.model.manifest.labels, self.count, readable).values()
+        columns, manifest = [paths, errors], self.model.manifest
+        columns += class_columns(
+            outputs[PROBABILITIES], manifest.labels, self.count, readable, multi_label=manifest.multi_label
+        ).values()
         if self.explain:
             columns.append(lists(outputs[GATE_MEANS], readable))
         return columns
 
 
 def class_columns(
-    probabilities: np.ndarray, labels: Sequence[str], count: int, readable: np.ndarray
+    probabilities: np.ndarray, labels: Sequence[str], count: int, readable: np.ndarray, *, multi_label: bool = False
 ) -> dict[str, pa.Array]:
-    """Returns the columns of a prediction of classes by name: label, probability, top, and probabilities.
+    """Returns the columns of a prediction of classes by name: label, probability, top, probabilities, and labels.
 
     Args:
         probabilities: `[readable rows, classes]`.
         labels: names of the classes.
         count: number of most probable classes.
         readable: bool `[rows]`; the other rows are null.
+        multi_label: whether to add labels: all classes with a probability above one half.
     """
     classes = top(probabilities, count)
     named = pa.array(labels).take(pa.array(classes.ravel()))
     best = np.take_along_axis(probabilities, classes, axis=-1)
     pairs = pa.StructArray.from_arrays([named, pa.array(best.ravel())], names=["label", "probability"])
-    return {
+    found = {
         "label": _spread(named.take(pa.array(np.arange(len(classes)) * classes.shape[1])), readable),
         "probability": _spread(pa.array(best[:, 0]), readable),
         "top": _lists(pairs, classes.shape[1], readable),
         PROBABILITIES: lists(probabilities, readable),
     }
+    if multi_label:
+        present = [above_half(row, labels) for row in probabilities.tolist()]
+        found[LABELS] = _spread(pa.array(present, pa.list_(pa.string())), readable)
+    return found
 
 
 def lists(values: np.ndarray, readable: np.ndarray) -> pa.Array:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import columns as own_columns
+from pipelines.data.own import label_sets
 from pipelines.data.own.rows import read_file
 from serving.manifest import Column
-from serving.rows import LARGEST, MISSING, category_index
+from serving.rows import DATE, LARGEST, MISSING, category_index, days
 
 # Unknown categories in a warning.
 SHOWN = 3
@@ -23,12 +25,21 @@ class TableRows(NamedTuple):
     values: np.ndarray
     """float32 `[n, columns]`, as a model takes them."""
     truth: np.ndarray | None
-    """Targets, float64 `[n]`: indices of classes, -1 for other ones, or numbers; NaN if missing. None without them."""
+    """Targets, float64 `[n]`: indices of classes, -1 for other ones, or numbers; or 1 for each of several classes and 0
+    for the others, `[n, classes]`. NaN if missing. None without them."""
     warnings: tuple[str, ...]
     """A sentence for each column with unknown categories, which count as missing."""
 
 
-def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[str]) -> TableRows:
+def read(
+    path: Path,
+    columns: Sequence[Column],
+    target: str,
+    labels: Sequence[str],
+    *,
+    multi_label: bool = False,
+    separator: str | None = None,
+) -> TableRows:
     """Reads the rows of a file.
 
     Args:
@@ -36,6 +47,8 @@ def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[st
         columns: columns of the model.
         target: the column that the model predicts, which the file need not have.
         labels: names of the classes; none for a regression.
+        multi_label: whether a row may have any number of classes.
+        separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
 
     Raises:
         UserError: the file cannot be read, lacks a column, or has a text in place of a number.
@@ -63,7 +76,7 @@ def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[st
     features, warnings = np.empty((len(content), len(columns)), np.float32), []
     for place, column in enumerate(columns):
         if column.categories is None:
-            features[:, place] = _numbers(values(column.name), column.name, path)
+            features[:, place] = _numbers(values(column.name), column, path)
             continue
         features[:, place], unknown = _indices(values(column.name), column.categories)
         if unknown:
@@ -71,23 +84,43 @@ def read(path: Path, columns: Sequence[Column], target: str, labels: Sequence[st
             rows = f"{unknown.total():,} row{'s' if unknown.total() > 1 else ''}"
             warnings.append(f"{column.name} has unknown categories ({shown}) in {rows}, which count as missing.")
     truth = None
-    if target in names and labels:
+    if multi_label:
+        if {*label_sets.target_columns(target, names)} <= {*names}:
+            truth = _sets(content, target, labels, separator, path)
+    elif target in names and labels:
         answers = values(target)
         truth = np.where(own_columns.is_missing(answers), np.nan, _indices(answers, labels)[0])
     elif target in names:
-        truth = _numbers(values(target), target, path)
+        truth = _numbers(values(target), Column(name=target, categories=None), path)
     return TableRows(features, truth, tuple(warnings))
 
 
-def _numbers(values: np.ndarray, name: str, path: Path) -> np.ndarray:
+def _sets(
+    content: pa.Table, target: str, labels: Sequence[str], separator: str | None, path: Path
+) -> np.ndarray | None:
+    """Returns 1 for each class of a row and 0 for the others, `[n, classes]`; None if cells cannot be split."""
+    sets = label_sets.of_rows(content, target, separator, path)
+    if sets is None:
+        return None
+    missing = own_columns.is_missing(sets)
+    # The model cannot predict classes that it does not have.
+    known = [tuple(name for name in names or () if name in labels) for names in sets]
+    truth = label_sets.hot(known, labels).astype(np.float64)
+    truth[missing] = np.nan
+    return truth
+
+
+def _numbers(values: np.ndarray, column: Column, path: Path) -> np.ndarray:
     if values.dtype != object:
         return values
     numbers = np.full(len(values), np.nan)
     for row, text in enumerate(values):
         if text is not None:
-            numbers[row] = _number(text)
+            date = days(text) if column.date else None
+            numbers[row] = _number(text) if date is None else date
             if np.isnan(numbers[row]):
-                raise UserError(f"row {row + 1} of {path}: {name} must be a number. Received: {text!r}.")
+                wanted = f"a date such as {DATE}" if column.date else "a number"
+                raise UserError(f"row {row + 1} of {path}: {column.name} must be {wanted}. Received: {text!r}.")
     return numbers
 
 

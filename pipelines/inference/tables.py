@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.markup import escape
 from rich.table import Table
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
-from pipelines.core.files import replacing
+from pipelines.inference.predict import class_cells, class_headings
 from pipelines.inference.rows import class_columns, lists
 from pipelines.inference.table_rows import TableRows, read
 from serving.client import Client, ClientError
 from serving.errors import ServingError
 from serving.manifest import GATE_MEANS, PROBABILITIES, VALUE, Column
-from serving.model import open_model, top
+from serving.model import above_half, open_model, top
 from serving.rows import decode
 from serving.schemas import Guess, Prediction
 
@@ -49,6 +48,10 @@ class TableModel(NamedTuple):
     """Predicts rows, float32 `[n, columns]`."""
     batch: int
     """Rows to predict together."""
+    multi_label: bool = False
+    """True if a row may have any number of classes."""
+    separator: str | None = None
+    """Text between the classes in a cell of the target, if it is known."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,12 @@ class TablePredictions:
         """Returns how good the predictions are, if the file has the target: accuracy, or mean absolute error and R²."""
         if self.rows.truth is None or np.isnan(self.rows.truth).all():
             return ""
-        known = ~np.isnan(self.rows.truth)
+        known = ~np.isnan(self.rows.truth).any(axis=1) if self.model.multi_label else ~np.isnan(self.rows.truth)
         truth = self.rows.truth[known]
         count = "" if known.all() else f" on {len(truth):,} rows with a {self.model.target}"
+        if self.model.multi_label:
+            right = (self.outputs[PROBABILITIES][known] > 0.5) == truth
+            return f"labels right {right.mean():.1%}, all of a row for {right.all(axis=1).mean():.1%}{count}"
         if VALUE not in self.outputs:
             return f"accuracy {np.mean(self.outputs[PROBABILITIES][known].argmax(-1) == truth):.1%}{count}"
         errors = self.outputs[VALUE][known, 0] - truth
@@ -96,7 +102,10 @@ class TablePredictions:
             return [Prediction(value=value) for value in self.outputs[VALUE][:most, 0].tolist()]
         probabilities, labels = self.outputs[PROBABILITIES][:most], self.model.labels
         return [
-            Prediction(top=tuple(Guess(label=labels[index], probability=row[index]) for index in classes))
+            Prediction(
+                top=tuple(Guess(label=labels[index], probability=row[index]) for index in classes),
+                labels=tuple(above_half(row, labels)) if self.model.multi_label else None,
+            )
             for row, classes in zip(probabilities.tolist(), top(probabilities, count).tolist(), strict=True)
         ]
 
@@ -123,8 +132,16 @@ def local(path: Path) -> tuple[Path, TableModel]:
     content = opened.manifest
     if content.target is None:
         raise UserError(f"{opened.folder} takes images, not tables.")
+    separator = content.run.config.get("label_separator")
     return opened.folder, TableModel(
-        content.columns, content.target, content.labels, content.gates, opened.predict, BATCH
+        content.columns,
+        content.target,
+        content.labels,
+        content.gates,
+        opened.predict,
+        BATCH,
+        content.multi_label,
+        separator if isinstance(separator, str) else None,
     )
 
 
@@ -171,7 +188,7 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
                     row[[places[one.label] for one in prediction.top]] = [one.probability for one in prediction.top]
                 return {PROBABILITIES: probabilities}
 
-            yield asked, TableModel(columns, target, labels, None, ask, REQUEST)
+            yield asked, TableModel(columns, target, labels, None, ask, REQUEST, served.multi_label)
     except ClientError as error:
         advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
         raise UserError(f"{error}{advice}") from error
@@ -193,70 +210,94 @@ def predict(model: TableModel, path: Path) -> TablePredictions:
     Example:
         predict(model, Path("houses.csv")).score()  # "MAE 0.3129, R² 0.841"
     """
-    rows = read(path, model.columns, model.target, model.labels)
+    rows = read_rows(model, path)
     start = time.perf_counter()
-    firsts = range(0, len(rows.values), model.batch)
-    parts = [model.predict(rows.values[first : first + model.batch]) for first in firsts]
+    parts = [batch.outputs for batch in batches(model, rows, path)]
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    for name, value in outputs.items():
-        if (wrong := np.flatnonzero(~np.isfinite(value).all(axis=-1))).size:
-            raise UserError(f"the model computes NaN or infinity as {name} of row {wrong[0] + 1} of {path}.")
     return TablePredictions(model, rows, outputs, time.perf_counter() - start)
 
 
-def write(found: TablePredictions, out: Path, count: int, explain: bool) -> None:
-    """Writes a Parquet file with the number of each row, from 1, its prediction, and its true target if it has one.
+def read_rows(model: TableModel, path: Path) -> TableRows:
+    """Reads the rows of a file as a model takes them; see `pipelines.inference.table_rows.read`."""
+    return read(
+        path, model.columns, model.target, model.labels, multi_label=model.multi_label, separator=model.separator
+    )
+
+
+def batches(model: TableModel, rows: TableRows, path: Path, first: int = 0) -> Iterator[TablePredictions]:
+    """Predicts rows batch by batch.
 
     Args:
-        found: the predictions.
-        out: the file.
-        count: number of most probable classes.
-        explain: whether to write the mean gate of each layer.
+        model: the model.
+        rows: all rows of a file.
+        path: the file, for messages.
+        first: the first row to predict, from 0.
+
+    Yields:
+        The predictions of each batch, without their time.
 
     Raises:
-        UserError: the folder is not writable.
+        UserError: the model computes NaN.
     """
-    labels, readable = found.model.labels, np.ones(len(found), bool)
-    columns = {"row": pa.array(np.arange(1, len(found) + 1))}
+    for start in range(first, len(rows.values), model.batch):
+        part = slice(start, start + model.batch)
+        outputs = model.predict(rows.values[part])
+        for name, value in outputs.items():
+            if (wrong := np.flatnonzero(~np.isfinite(value).all(axis=-1))).size:
+                row = start + wrong[0] + 1
+                raise UserError(f"the model computes NaN or infinity as {name} of row {row} of {path}.")
+        truth = None if rows.truth is None else rows.truth[part]
+        yield TablePredictions(model, TableRows(rows.values[part], truth, ()), outputs, 0.0)
+
+
+def columns(found: TablePredictions, count: int, explain: bool, first: int = 0) -> dict[str, pa.Array]:
+    """Returns the columns of a file of predictions: number of the row, from 1, prediction, and true target, if known.
+
+    Args:
+        found: predictions of some rows.
+        count: number of most probable classes.
+        explain: whether to add the mean gate of each layer.
+        first: number of rows before these.
+    """
+    model, readable = found.model, np.ones(len(found), bool)
+    made = {"row": pa.array(first + np.arange(1, len(found) + 1))}
     if VALUE in found.outputs:
-        columns[VALUE] = pa.array(found.outputs[VALUE][:, 0])
+        made[VALUE] = pa.array(found.outputs[VALUE][:, 0])
     else:
-        columns |= class_columns(found.outputs[PROBABILITIES], labels, count, readable)
+        probabilities = found.outputs[PROBABILITIES]
+        made |= class_columns(probabilities, model.labels, count, readable, multi_label=model.multi_label)
     if explain:
-        columns[GATE_MEANS] = lists(found.outputs[GATE_MEANS], readable)
-    if (truth := found.rows.truth) is not None:
-        columns["true"] = pa.array(_names(truth, labels) if labels else truth, from_pandas=True)
-    metadata = {"target": found.model.target, "labels": "\n".join(labels)}
-    if explain:
-        metadata["layers"] = "\n".join(found.model.layers or ())
-    with replacing(out) as aside:
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), aside, compression="zstd")
+        made[GATE_MEANS] = lists(found.outputs[GATE_MEANS], readable)
+    if (truth := found.rows.truth) is not None and not model.labels:
+        made["true"] = pa.array(truth, pa.float64(), from_pandas=True)
+    elif truth is not None:
+        kind = pa.list_(pa.string()) if model.multi_label else pa.string()
+        made["true"] = pa.array(_names(truth, model.labels), kind)
+    return made
 
 
 def table(found: TablePredictions, count: int) -> Table:
-    """Formats the first predictions as a table: row, class, probability and next classes, or value; and true target."""
+    """Formats the first predictions as a table: row, classes or value; and true target."""
     target, truth, labels = escape(found.model.target), found.rows.truth, found.model.labels
     made = Table()
     made.add_column("row", justify="right")
-    made.add_column(target, justify="left" if labels else "right")
-    if labels:
-        made.add_column("probability", justify="right")
-        made.add_column("next")
+    for name in class_headings(target, found.model.multi_label) if labels else [target]:
+        made.add_column(name, justify="left" if labels and name != "probability" else "right")
     if truth is not None:
         made.add_column(f"true {target}", justify="left" if labels else "right")
         shown = truth[:SHOWN]
         true = _names(shown, labels) if labels else [None if np.isnan(one) else f"{one:.6g}" for one in shown]
+        if found.model.multi_label:
+            true = [None if one is None else ", ".join(one) or "none" for one in true]
     for place, prediction in enumerate(found.predictions(count, SHOWN)):
-        if prediction.value is not None:
-            cells = [f"[bold]{prediction.value:.6g}[/]"]
-        else:
-            first, *others = prediction.top
-            following = ", ".join(f"{escape(guess.label)} {guess.probability:.1%}" for guess in others)
-            cells = [f"[bold]{escape(first.label)}[/]", f"{first.probability:.1%}", following]
+        value = prediction.value
+        cells = class_cells(prediction) if value is None else [f"[bold]{value:.6g}[/]"]
         made.add_row(f"{place + 1:,}", *cells, *([escape(true[place] or "")] if truth is not None else []))
     return made
 
 
-def _names(truth: np.ndarray, labels: Sequence[str]) -> list[str | None]:
-    """Returns the names of true classes; None for missing ones, and for those that the model does not have."""
+def _names(truth: np.ndarray, labels: Sequence[str]) -> list[Any]:
+    """Returns the name of each true class, or lists of names; None for missing ones, and for other classes."""
+    if truth.ndim == 2:
+        return [None if np.isnan(row).any() else [labels[one] for one in np.flatnonzero(row).tolist()] for row in truth]
     return [labels[int(one)] if one >= 0 else None for one in truth]

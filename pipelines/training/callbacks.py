@@ -24,7 +24,8 @@ CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
 # Rows of that table in an epoch; with fewer than two steps per row there are none.
 STEP_ROWS = 20
-FIRST = ("learning_rate", "loss", "accuracy", "mae", "val_loss", "val_accuracy", "val_mae")
+SCORES = ("loss", "accuracy", "label_accuracy", "f1", "mae")
+FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
 
 
 class DivergedError(Exception):
@@ -279,7 +280,7 @@ class SaveRun(keras.callbacks.Callback):
         row |= scores
         metrics_file.append(self.run.path / "metrics.csv", row)
         self.tensorboard.add(row)
-        # A regression has no accuracy; its best epoch has the lowest validation loss.
+        # Without an accuracy of one class each, the best epoch has the lowest validation loss.
         score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
         if score > progress.best:
             progress.best = score

@@ -42,7 +42,8 @@ class Progress:
     Args:
         step: steps done.
         seconds: wall time spent on these steps.
-        best: highest validation accuracy so far; for a regression, the negative of the lowest validation loss.
+        best: highest validation accuracy so far; for a regression and for any number of classes, the negative of the
+            lowest validation loss.
         best_epoch: epoch of `best`, counted from 1; 0 for none.
     """
 

@@ -12,8 +12,8 @@ from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
-from pipelines.training import evaluation
-from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training import evaluation, multi_label
+from pipelines.training.evaluation import AnyEvaluation
 
 if TYPE_CHECKING:
     from pipelines.data.sources import Examples
@@ -32,20 +32,21 @@ def evaluate(
     mirror: bool = False,
     data: str | None = None,
     console: Console | None = None,
-) -> Evaluation | Regression:
+) -> AnyEvaluation:
     """Evaluates a run on the test split, or on other data, and writes evaluation.json and figures.
 
     Args:
         path: the run directory.
         weights: "final" or "best".
         data_dir: folder of prepared data; None for the TFDS default.
-        mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too.
+        mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too; for one
+            class an image.
         data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
             evaluates the run's own test split, and writes report.md too. All rows of a table are used.
         console: where to print progress; None prints that of preparing other data to standard error.
 
     Returns:
-        The metrics: a `Regression` if the data have no classes.
+        The metrics: a `Regression` if the data have no classes, a `MultiLabel` if an example may have several.
 
     Raises:
         UserError: the run lacks these weights, its data have no images to mirror, a file is damaged, or the data has no
@@ -67,6 +68,8 @@ def evaluate(
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
     if mirror and len(run.record.data.shape) == 1:
         raise UserError(f"--mirror is for images. {path} was trained on vectors.")
+    if mirror and run.record.data.multi_label:
+        raise UserError(f"--mirror is for one class an image, and {path} was trained on several. Leave it out.")
     outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
     to = folder(path, data)
@@ -82,14 +85,19 @@ def evaluate(
         if data is None:
             report.write(run)
         return measured
-    result = evaluation.evaluate(outputs, truth, labels, weights, found.name)
-    update: dict[str, Any] = {"split": found.split}
-    if mirror:
-        both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)
-        update["mirrored"] = float((both.argmax(axis=1) == truth).mean())
-    result = result.model_copy(update=update)
+    result: AnyEvaluation
+    if run.record.data.multi_label:
+        measured_labels = multi_label.measure(outputs, truth, labels, weights, found.name)
+        result = measured_labels.model_copy(update={"split": found.split})
+    else:
+        accuracy = evaluation.evaluate(outputs, truth, labels, weights, found.name)
+        update: dict[str, Any] = {"split": found.split}
+        if mirror:
+            both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)
+            update["mirrored"] = float((both.argmax(axis=1) == truth).mean())
+        result = accuracy.model_copy(update=update)
+        figures.draw_confusion(to / "figures" / "confusion.png", run.config.recipe, result)
     write_text(to / FILE, result.model_dump_json(indent=2) + "\n")
-    figures.draw_confusion(to / "figures" / "confusion.png", run.config.recipe, result)
     _draw_errors(to / "figures" / "errors.png", found.examples, outputs, labels)
     if data is None:
         report.write(run)
@@ -142,7 +150,7 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
     name = data
     if is_own := own.is_own(data):
         kind = conversion.kind_of(record.name, config.image_fit)
-        name = str(own.prepare_for(record.shape, kind, data, config.group, console))
+        name = str(own.prepare_for(record.shape, kind, data, config, console))
     info = sources.describe(name, data_dir)
     if info.shape != record.shape:
         raise UserError(
@@ -155,13 +163,21 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
             f"{data} has classes that {run.path} was not trained on: {', '.join(unknown[:SHOWN])}. It knows: "
             f"{', '.join(record.labels[:SHOWN])}{', ...' if len(record.labels) > SHOWN else ''}."
         )
+    if info.multi_label and not record.multi_label:
+        raise UserError(f"{run.path} predicts one class for each image, and those of {data} may have several.")
     split: Literal["train", "test"] = "test" if info.counts["test"] else "train"
     examples = sources.load(name, split, data_dir)
-    if info.labels != record.labels:
+    if (info.labels, info.multi_label) != (record.labels, record.multi_label):
         if not isinstance(examples, sources.Examples):
             raise UserError(f"{data} does not fit into memory, and its classes have another order than the run's.")
-        classes = np.array([record.labels.index(label) for label in info.labels])
-        examples = sources.Examples(examples.images, classes[examples.labels])
+        places, truth = np.array([record.labels.index(label) for label in info.labels]), examples.labels
+        if record.multi_label:
+            known = truth if info.multi_label else np.eye(len(places), dtype=np.uint8)[truth]
+            truth = np.zeros((len(known), len(record.labels)), np.uint8)
+            truth[:, places] = known
+        else:
+            truth = places[truth]
+        examples = sources.Examples(examples.images, truth)
     return _Found(examples, f"{info.name} {info.version}", "all" if is_own and split == "train" else split)
 
 
@@ -173,7 +189,7 @@ def _other_table(run: Run, data: str) -> _Found:
     if not rows.matches(path):
         expected = "Expected a CSV, TSV or Parquet file"
         raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
-    features, truth = rows.read_as(path, run.record.data)
+    features, truth = rows.read_as(path, run.record.data, run.config.label_separator)
     return _Found(sources.Examples(features, truth), storing.data_name(path), "all")
 
 
@@ -193,10 +209,17 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
     from pipelines.core.class_names import class_names
     from pipelines.data.figures import draw_predictions
 
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    certain = 1 / np.exp(shifted).sum(axis=1)
-    predicted, truth = logits.argmax(axis=1), examples.labels
-    wrong = np.flatnonzero(predicted != truth)
+    truth = examples.labels
+    if truth.ndim == 2:
+        # The probability of exactly the predicted classes.
+        certain = multi_label.sigmoid(np.abs(logits)).prod(axis=1)
+        predicted = (logits > 0).astype(truth.dtype)
+        wrong = np.flatnonzero((predicted != truth).any(axis=1))
+    else:
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        certain = 1 / np.exp(shifted).sum(axis=1)
+        predicted = logits.argmax(axis=1)
+        wrong = np.flatnonzero(predicted != truth)
     chosen = wrong[np.argsort(-certain[wrong], kind="stable")][:ERRORS]
     images = examples.images
     # Rows of a table have no channels, and a stream cannot be indexed.
@@ -204,6 +227,13 @@ def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, 
         path.unlink(missing_ok=True)
         return
     names = class_names(labels)
-    right, said = ([names[index] for index in found[chosen]] for found in (truth, predicted))
+    right, said = ([_named(one, names) for one in found[chosen]] for found in (truth, predicted))
     heading = f"{len(chosen)} of {len(wrong):,} errors, the most certain first"
     draw_predictions(images[chosen], right, said, certain[chosen].tolist(), path, heading=heading)
+
+
+def _named(found: Any, names: Sequence[str]) -> str:
+    """Returns the name of a class, or the names of those that are 1."""
+    if not found.ndim:
+        return names[found]
+    return ", ".join(names[index] for index in np.flatnonzero(found).tolist()) or "none"

@@ -2,14 +2,15 @@
 
 import math
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
 
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
-from pipelines.core.run import Run, Weights
+from pipelines.core.run import DataRecord, Run, Weights
+from pipelines.training.multi_label import MultiLabel, cross_entropy
 
 Z95 = 1.959963984540054
 Kind = TypeVar("Kind", bound=Frozen)
@@ -109,6 +110,9 @@ class Regression(Frozen):
         return f"test R² {self.r2:.4f}"
 
 
+AnyEvaluation: TypeAlias = Evaluation | MultiLabel | Regression
+
+
 def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
     """Computes the metrics of a classifier.
 
@@ -182,7 +186,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     Args:
         logits: float [n, classes], of held-out examples: on training examples, a net is more often right.
-        labels: int [n], the true classes.
+        labels: int [n], the true classes; or 1 for each of several classes, uint8 [n, classes].
 
     Returns:
         The temperature, from 0.05 to 20; above 1 for an overconfident net.
@@ -199,6 +203,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     logits = logits.astype(np.float64)
 
     def loss(log_temperature: float) -> float:
+        if labels.ndim == 2:
+            return cross_entropy(logits / math.exp(log_temperature), labels)
         scaled = log_softmax(logits / math.exp(log_temperature), axis=1)
         return float(-scaled[np.arange(len(labels)), labels].mean())
 
@@ -261,14 +267,21 @@ def interval(correct: int, count: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def of_run(run: Run) -> Evaluation | Regression | None:
+def of_run(run: Run) -> AnyEvaluation | None:
     """Returns the evaluation of a run on the test split; None if there is none.
 
     Raises:
         UserError: evaluation.json is damaged.
     """
     path = run.path / "evaluation.json"
-    return read(path, Evaluation) if run.record.data.labels else read(path, Regression)
+    return read(path, kind_of(run.record.data))
+
+
+def kind_of(data: DataRecord) -> type[AnyEvaluation]:
+    """Returns the kind of evaluation of a net that was trained on data."""
+    if not data.labels:
+        return Regression
+    return MultiLabel if data.multi_label else Evaluation
 
 
 def read(path: Path, kind: type[Kind]) -> Kind | None:
@@ -276,7 +289,7 @@ def read(path: Path, kind: type[Kind]) -> Kind | None:
 
     Args:
         path: the file.
-        kind: `Evaluation`, or `Regression`.
+        kind: the result of `kind_of`.
 
     Raises:
         UserError: the file is damaged.

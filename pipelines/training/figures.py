@@ -78,7 +78,7 @@ def draw_values(path: Path, run: Run, result: Regression, predicted: np.ndarray,
 
 
 def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
-    """Draws loss and accuracy, or mean absolute error, over steps, in training and validation.
+    """Draws loss and accuracy, macro F1 or mean absolute error, over steps, in training and validation.
 
     Args:
         figure: an empty figure.
@@ -87,7 +87,7 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
     """
     steps = [row["step"] for row in rows]
     marker = "o" if len(rows) <= MAX_MARKERS else None
-    names = {"loss": "loss", "accuracy": "accuracy", "mae": "mean absolute error"}
+    names = {"loss": "loss", "accuracy": "accuracy", "f1": "macro F1", "mae": "mean absolute error"}
     metrics = [name for name in names if name in rows[0]]
     for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
         axes.plot(steps, [row[metric] for row in rows], color=BLUE, marker=marker, ms=4, label="training")
@@ -101,6 +101,8 @@ def learning_curve(figure: Figure, rows: Sequence[Row], title: str) -> None:
         axes.legend()
         if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        elif metric == "f1":
+            axes.set_ylim(0, 1)
         else:
             loss_axis(axes)
     figure.suptitle(title)

@@ -119,7 +119,7 @@ def resume(path: Path, options: Options) -> Run:
             precision,
             steps_per_epoch,
             accelerated,
-            regression=not info.labels,
+            task=info.task,
             # Earlier versions did not record the number: it was that of the cores at every depth.
             devices=run.record.devices or environment.cores(),
         )

@@ -10,7 +10,7 @@ from highway_keras.models.stages import Stage
 from pipelines.core import user_code
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
-from pipelines.data.sources import DataInfo
+from pipelines.data.sources import DataInfo, Task
 from pipelines.training import optimizers, schedules
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
@@ -108,7 +108,7 @@ def compiled(
     steps_per_epoch: int,
     accelerated: bool,
     *,
-    regression: bool = False,
+    task: Task = "classification",
     devices: int | None = None,
     rate: keras.optimizers.schedules.LearningRateSchedule | None = None,
 ) -> keras.Model:
@@ -120,7 +120,8 @@ def compiled(
         precision: the policy of `net`; "mixed_float16" adds dynamic loss scaling.
         steps_per_epoch: steps in an epoch.
         accelerated: whether there is a GPU or TPU.
-        regression: whether the net predicts a number, with the mean squared error as its loss.
+        task: "classification" has the cross-entropy as its loss, "multi_label" the binary cross-entropy of each class,
+            and "regression" the mean squared error.
         devices: number of devices of a resumed run; None chooses it. Only stacks on JAX can use several.
         rate: learning rate in place of the configuration's schedule.
 
@@ -133,16 +134,7 @@ def compiled(
     if rate is None:
         rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate)
-    loss = (
-        keras.losses.MeanSquaredError()
-        if regression
-        else keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=config.label_smoothing)
-    )
-    metric = (
-        keras.metrics.MeanAbsoluteError(name="mae")
-        if regression
-        else keras.metrics.CategoricalAccuracy(name="accuracy")
-    )
+    loss, metrics = _objective(task, config.label_smoothing, net.output_shape[-1])
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
@@ -157,7 +149,7 @@ def compiled(
         model.compile(
             optimizer=optimizer,
             loss=loss,
-            metrics=[metric],
+            metrics=metrics,
             # On a CPU only stacks gain from XLA; convolutions become much slower.
             jit_compile="auto" if accelerated or on_jax else stack is not None,
             steps_per_execution=steps_per_execution(
@@ -166,6 +158,56 @@ def compiled(
         )
         model.optimizer.build(model.trainable_variables)
     return model
+
+
+def _objective(
+    task: Task, label_smoothing: float, outputs: int
+) -> tuple[keras.losses.Loss, list[keras.metrics.Metric]]:
+    """Returns loss and metrics."""
+    if task == "regression":
+        return keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError(name="mae")]
+    if task == "multi_label":
+        right = keras.metrics.MeanMetricWrapper(_labels_right, name="label_accuracy")
+        loss = keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=label_smoothing)
+        return loss, [right, MacroF1(outputs)]
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=label_smoothing)
+    return loss, [keras.metrics.CategoricalAccuracy(name="accuracy")]
+
+
+class MacroF1(keras.metrics.Metric):
+    """The mean F1 of all classes that occur or are predicted, with a probability of more than one half.
+
+    Args:
+        classes: number of classes, each with a logit of its own.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(name="f1")
+        self.hits, self.named = (
+            self.add_weight(shape=(classes,), initializer="zeros", name=name) for name in ("hits", "named")
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Counts correct predictions, and predictions and occurrences, of each class."""
+        del sample_weight
+        true, predicted = (keras.ops.cast(one, self.dtype) for one in _decided(y_true, y_pred))
+        self.hits.assign_add(keras.ops.sum(true * predicted, axis=0))
+        self.named.assign_add(keras.ops.sum(true + predicted, axis=0))
+
+    def result(self) -> Any:
+        """Returns the mean F1."""
+        count = keras.ops.sum(keras.ops.cast(self.named > 0, self.dtype))
+        return keras.ops.sum(2 * self.hits / keras.ops.maximum(self.named, 1)) / keras.ops.maximum(count, 1)
+
+
+def _labels_right(y_true: Any, y_pred: Any) -> Any:
+    """Returns the share of the classes of each example on which targets and logits agree, [b]."""
+    return keras.ops.mean(keras.ops.cast(keras.ops.equal(*_decided(y_true, y_pred)), "float32"), axis=-1)
+
+
+def _decided(targets: Any, logits: Any) -> tuple[Any, Any]:
+    """Returns which classes examples have, and which their logits predict, bool [b, classes]."""
+    return keras.ops.greater(targets, 0.5), keras.ops.greater(logits, 0.0)
 
 
 def steps_per_execution(config: Config, steps_per_epoch: int, stacked: int) -> int:

@@ -59,8 +59,9 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
         )
     balanced = {"--class-weights": config.class_weights, "--sampling": config.sampling}
     for option, value in balanced.items():
-        if value == "balanced" and not data.labels:
-            raise UserError(f"{option} balanced is for classes, and {data.name} has none. Leave it out.")
+        if value == "balanced" and data.task != "classification":
+            has = "any number of them for each example" if data.multi_label else "none"
+            raise UserError(f"{option} balanced is for classes, and {data.name} has {has}. Leave it out.")
     if config.patience and not data.counts["validation"]:
         raise UserError(
             f"patience needs validation examples, and {data.name} has none. Hold some out: --validation NUMBER. "
@@ -75,5 +76,5 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
         memory.check(net, config, precision.policy)
     replaced = fine_tuning.assign(net, Path(config.start_from)) if config.start_from else None
     accelerated = bool(machine.accelerators)
-    model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, regression=not data.labels)
+    model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, task=data.task)
     return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)

@@ -17,8 +17,11 @@ INTERVAL = 0.1
 LINE = {
     "loss": "loss {:.4f}",
     "accuracy": "accuracy {:.2%}",
+    "label_accuracy": "labels right {:.2%}",
+    "f1": "macro F1 {:.3f}",
     "mae": "mean error {:.4g}",
     "val_accuracy": "validation {:.2%}",
+    "val_f1": "validation {:.3f}",
     "val_mae": "validation {:.4g}",
 }
 
@@ -104,8 +107,8 @@ class TrainingProgress(keras.callbacks.Callback):
         logs = logs or {}
         if "val_accuracy" in logs:
             self.validation = f"  val {float(logs['val_accuracy']):.1%}"
-        elif "val_mae" in logs:
-            self.validation = f"  val {float(logs['val_mae']):.3g}"
+        elif "val_f1" in logs or "val_mae" in logs:
+            self.validation = f"  val {float(logs.get('val_f1', logs.get('val_mae'))):.3g}"
         if self.bar:
             self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=self._scores(logs))
         else:
@@ -116,6 +119,9 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def _scores(self, logs: Mapping[str, Any]) -> str:
         # Short enough to leave room for the bar on 80 columns.
-        score = f"acc {float(logs['accuracy']):.1%}" if "accuracy" in logs else f"error {float(logs['mae']):.3g}"
+        if "accuracy" in logs:
+            score = f"acc {float(logs['accuracy']):.1%}"
+        else:
+            score = f"F1 {float(logs['f1']):.3f}" if "f1" in logs else f"error {float(logs['mae']):.3g}"
         text = f"loss {float(logs['loss']):.3f}  {score}{self.validation}"
         return f"{text}  {self.speed:,.0f} ex/s" if self.speed else text

@@ -70,8 +70,8 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     growth = (HIGHEST / LOWEST) ** (1 / (steps - 1))
     rising = keras.optimizers.schedules.ExponentialDecay(LOWEST, decay_steps=1, decay_rate=growth)
     accelerated = bool(ready.machine.accelerators)
-    regression = not ready.data.labels
-    model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, regression=regression, rate=rising)
+    task = ready.data.task
+    model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, task=task, rate=rising)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     dataset = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeftColumn()

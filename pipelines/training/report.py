@@ -5,6 +5,7 @@ from pipelines.core.markdown import table
 from pipelines.core.run import Run
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.multi_label import MultiLabel
 
 FIGURES = {
     "learning_curve.png": "Learning curves over steps",
@@ -34,6 +35,8 @@ def text(run: Run) -> str:
     commit = f"{record.code.commit}{' with changes' if record.code.dirty else ''}" if record.code else "not a checkout"
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     task = f"{len(data.labels)} classes" if data.labels else "a number to predict from features"
+    if data.multi_label:
+        task += ", any number of them for each example"
     if data.target:
         task = f"{data.target} ({task})"
     epochs = record.step // record.steps_per_epoch
@@ -53,9 +56,7 @@ def text(run: Run) -> str:
     ]
     parts = [
         f"# {config.recipe}: {record.state}",
-        table(("measured on", "accuracy", "loss"), _results(run))
-        if data.labels
-        else table(("measured on", "mean absolute error", "loss"), _regression(run)),
+        _measured(run),
         "The loss of training and validation includes the weight penalty; training metrics are means over the "
         "epoch, with dropout and augmentation.",
         "## How it was made",
@@ -66,6 +67,15 @@ def text(run: Run) -> str:
         if (run.path / "figures" / name).exists():
             parts += [f"## {caption}", f"![{caption}](figures/{name})"]
     return "\n\n".join(parts) + "\n"
+
+
+def _measured(run: Run) -> str:
+    data = run.record.data
+    if data.multi_label:
+        return table(("measured on", "macro F1", "loss"), _multi_label(run))
+    if data.labels:
+        return table(("measured on", "accuracy", "loss"), _results(run))
+    return table(("measured on", "mean absolute error", "loss"), _regression(run))
 
 
 def _results(run: Run) -> list[tuple[str, str, str]]:
@@ -91,6 +101,25 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
     if "best_epoch" in metrics:
         name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
         rows.append((name, f"{metrics['best_val_accuracy']:.2%}", ""))
+    return rows
+
+
+def _multi_label(run: Run) -> list[tuple[str, str, str]]:
+    metrics, rows = run.record.metrics, []
+    result = evaluation.read(run.path / "evaluation.json", MultiLabel)
+    if result:
+        examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
+        means = f"mean average precision **{result.mean_average_precision:.2%}**"
+        name = f"test split, {examples}, {result.weights} weights: {means}"
+        rows.append((name, f"{result.macro_f1:.3f}", f"{result.loss:.4f}"))
+        right = f"{result.label_accuracy:.2%} of the labels are right, all of an example for {result.exact:.2%}"
+        rows.append((f"the same: {right}; expected calibration error {result.calibration_error:.2%}", "", ""))
+    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+        if f"{prefix}f1" in metrics:
+            rows.append((name, f"{metrics[f'{prefix}f1']:.3f}", f"{metrics[f'{prefix}loss']:.4f}"))
+    if "best_epoch" in metrics:
+        name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
+        rows.append((name, "", f"{metrics['best_val_loss']:.4f}"))
     return rows
 
 

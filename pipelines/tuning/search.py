@@ -15,6 +15,7 @@ from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
+from pipelines.data.roots import refuse_missing
 from pipelines.training.processes.supervisor import DiedError, Member, Supervisor, shares
 from pipelines.training.processes.task import Task
 from pipelines.tuning import search_state as states
@@ -97,6 +98,7 @@ def tune(
 
 def _prepared(config: Config, data_dir: Path | None, console: Console) -> Config:
     """Prepares the user's own data once, before any process reads them."""
+    refuse_missing(config.data)
     if not Path(config.data).expanduser().exists():
         return config
     frameworks.load()

@@ -80,7 +80,7 @@ class StopAfter(keras.callbacks.Callback):
 
 
 def objective(config: Config, data_dir: Path | None) -> Objective:
-    """Returns the objective of a search: validation accuracy, or validation loss for regression.
+    """Returns the objective of a search: validation accuracy, or validation loss for other tasks than classification.
 
     Raises:
         UserError: the data are not available, or there are no validation examples.
@@ -91,7 +91,7 @@ def objective(config: Config, data_dir: Path | None) -> Objective:
             f"{info.name} has no validation examples, and a search never reads the test split. Hold out some of the "
             f"{info.counts['train']:,} training examples: --validation {max(1, info.counts['train'] // 12)}."
         )
-    return Objective("val_accuracy", "max") if info.labels else Objective("val_loss", "min")
+    return Objective("val_accuracy", "max") if info.task == "classification" else Objective("val_loss", "min")
 
 
 def train(

@@ -1,9 +1,10 @@
 """`highway data`: lists, prepares and draws data sets, and measures the throughput of the training input."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import tyro
+from pydantic import Field
 from rich.console import Console
 
 from pipelines.core.config import Config
@@ -28,7 +29,7 @@ DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measure
   highway data show houses.csv --target price    your own table: columns, target, task, splits, what is left out
   highway data throughput cifar10_19    examples per second of the training input alone"""
 # Fields of a configuration about data of the user's own.
-FIELDS = ("target", "task", "image_size", "image_fit", "group", "skip_damaged")
+FIELDS = ("target", "task", "label_separator", "image_size", "image_fit", "group", "skip_damaged")
 # Recipe and preset of data alone.
 NONE = "none"
 NUMBERS = {"classes", "train", "validation", "test", "on disk"}
@@ -48,6 +49,9 @@ class Arguments(Frozen):
     """Column of a table of numbers that is predicted; default: one named target, label, class or y."""
     task: Literal["auto", "classification", "regression"] = "auto"
     """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
+    label_separator: Annotated[str, Field(min_length=1)] | None = None
+    """Text between the classes in a label of your own data, such as a comma; images or rows then have any number of
+    classes."""
     image_size: tuple[Count, ...] = (32,)
     """Side, or height and width, to which your own images are scaled."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
@@ -138,7 +142,7 @@ def _show(given: Arguments) -> None:
         _describe_table(read_table(config), console)
         return
     if own.is_own(config.data):
-        found = own.read(config.data, config.group, Console(stderr=True))
+        found = own.read(config.data, config.group, Console(stderr=True), config.label_separator)
         _describe(found)
         kind = conversion.FITS[config.image_fit]
         prepared = own.prepare(found, config.height_and_width, Console(stderr=True), kind)
@@ -162,7 +166,7 @@ def _describe(data: "OwnData") -> None:
     for column in ("class", *splits):
         table.add_column(column, overflow="fold", justify="left" if column == "class" else "right")
     images = list(zip(data.found.images, data.splits, strict=True))
-    counts = Counter((image.item.label, split) for image, split in images)
+    counts = Counter((label, split) for image, split in images for label in image.item.labels)
     for label in data.found.labels:
         table.add_row(label, *(f"{counts[label, split]:,}" for split in splits))
     table.add_row("all", *(f"{data.counts[split]:,}" for split in splits))
@@ -179,11 +183,11 @@ def _describe(data: "OwnData") -> None:
 
 def _describe_table(data: "TableData", console: Console) -> None:
     """Prints columns, target and splits of the user's own table, and what is left out or unusual."""
-    import numpy as np
     from rich.table import Table
     from rich.text import Text
 
     from pipelines.data.own.item import Split
+    from pipelines.data.own.rows import class_counts
 
     table = Table(box=None, pad_edge=False)
     for name in ("column", "kind", "missing", "values"):
@@ -196,7 +200,7 @@ def _describe_table(data: "TableData", console: Console) -> None:
     splits = [split for split in get_args(Split) if data.counts[split]]
     say(console, f"target: {data.target}\ntask: {data.task}")
     if data.labels:
-        counts = np.bincount(data.truth, minlength=len(data.labels))
+        counts = class_counts(data.truth, len(data.labels))
         shown = ", ".join(f"{label} {count:,}" for label, count in zip(data.labels, counts, strict=True))
         say(console, f"classes: {shown}")
     else:

@@ -13,11 +13,12 @@ from pipelines.core.run import Weights, open_run
 from pipelines.data.roots import refuse_unknown
 from pipelines.training import evaluation
 from pipelines.training.evaluate import FILE, evaluate, folder
-from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.evaluation import AnyEvaluation, Regression
+from pipelines.training.multi_label import MultiLabel
 
 
 class Arguments(Frozen):
-    """Evaluates a run on the test split: accuracy, loss and results per class; for a regression, errors and R²."""
+    """Evaluates a run on the test split: scores, loss and results per class; for a regression, errors and R²."""
 
     run: tyro.conf.Positional[Path]
     """The run directory."""
@@ -50,7 +51,9 @@ def main(arguments: list[str]) -> None:
     data = open_run(given.run).record.data
     console.print(table(result, "rows" if data.columns else "images"))
     values = "values.png" if data.columns else "forecast.png"
-    names = (values,) if isinstance(result, Regression) else ("confusion.png", "errors.png")
+    names: tuple[str, ...] = ("confusion.png", "errors.png")
+    if not data.labels or data.multi_label:
+        names = ("errors.png",) if data.labels else (values,)
     written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
     if given.data is None:
         written.append(given.run / "report.md")
@@ -58,7 +61,7 @@ def main(arguments: list[str]) -> None:
     say(console, f"written: {', '.join(map(str, written))}{then}")
 
 
-def table(result: Evaluation | Regression, examples: str = "images") -> Table:
+def table(result: AnyEvaluation, examples: str = "images") -> Table:
     """Formats an evaluation: total and classes (if there are many, the five worst), or the errors of a regression.
 
     Args:
@@ -72,6 +75,8 @@ def table(result: Evaluation | Regression, examples: str = "images") -> Table:
         shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", f"{result.r2:.4f}")
         shown.caption = f"R² against the mean of training, {result.training_mean:.4g}"
         return shown
+    if isinstance(result, MultiLabel):
+        return _multi_label(shown, result, examples)
     low, high = result.interval
     for name in ("class", examples, "accuracy", "95% interval", "precision", "F1"):
         shown.add_column(name, justify="left" if name == "class" else "right")
@@ -89,4 +94,21 @@ def table(result: Evaluation | Regression, examples: str = "images") -> Table:
         shown.add_row(item.label, f"{item.count:,}", *scores)
     calibration = f", calibration error {error:.2%}" if (error := result.calibration_error) is not None else ""
     shown.caption = f"cross-entropy {result.loss:.4f}{calibration}" + ("; the five worst classes" if many else "")
+    return shown
+
+
+def _multi_label(shown: Table, result: MultiLabel, examples: str) -> Table:
+    for name in ("class", examples, "precision", "recall", "F1", "average precision"):
+        shown.add_column(name, justify="left" if name == "class" else "right")
+    shown.add_row("mean", f"{result.count:,}", "", "", f"{result.macro_f1:.3f}", f"{result.mean_average_precision:.2%}")
+    shown.add_section()
+    many = len(result.classes) > 20
+    worst = sorted(result.classes, key=lambda one: 1.0 if one.average_precision is None else one.average_precision)
+    for item in worst[:5] if many else result.classes:
+        precision = "" if item.average_precision is None else f"{item.average_precision:.2%}"
+        scores = f"{item.precision:.2%}", f"{item.recall:.2%}", f"{item.f1:.3f}", precision
+        shown.add_row(item.label, f"{item.count:,}", *scores)
+    right = f"{result.label_accuracy:.2%} of the labels right, all of an example for {result.exact:.2%}"
+    losses = f"cross-entropy {result.loss:.4f}, calibration error {result.calibration_error:.2%}"
+    shown.caption = f"{right}; {losses}" + ("; the five worst classes" if many else "")
     return shown

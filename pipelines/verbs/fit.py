@@ -10,6 +10,7 @@ from pydantic import Field
 from pipelines import recipes
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
+from pipelines.data.roots import refuse_missing
 from pipelines.export.summary import report
 from pipelines.fit.fit import fit
 
@@ -28,6 +29,8 @@ class Arguments(Frozen):
     """Predict a class or a number from a table of numbers; "auto" decides by the values of the target."""
     minutes: Annotated[float, Field(gt=0)] = 10.0
     """Total time in minutes."""
+    label_separator: Annotated[str, Field(min_length=1)] | None = None
+    """Text between the classes in a label, such as a comma; images or rows then have any number of classes."""
     image_size: Count | None = None
     """Side of the input in pixels; default: by the size of the images and the time."""
     image_fit: Literal["crop", "pad", "squash"] = "crop"
@@ -54,9 +57,10 @@ def main(arguments: list[str]) -> None:
         UserError: see `fit`.
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
+    refuse_missing(given.data)
     from pipelines.data.own import rows
 
-    names = "data", "target", "task", "image_fit", "group", "skip_damaged", "seed"
+    names = "data", "target", "task", "label_separator", "image_fit", "group", "skip_damaged", "seed"
     recipe = TABLE if rows.matches(Path(given.data).expanduser()) else RECIPE
     config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
     version = fit(config, given.minutes, side=given.image_size, run=given.run, to=given.to)

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
@@ -85,8 +84,8 @@ def main(arguments: list[str]) -> None:
             sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     if given.format == "json":
         for prediction in predictions:
-            top = [guess.model_dump() for guess in prediction.top]
-            sys.stdout.write(json.dumps({"file": prediction.file, "top": top}, ensure_ascii=False) + "\n")
+            found = prediction.model_dump(include={"file", "top", "labels"}, exclude_none=True)
+            sys.stdout.write(json.dumps({"file": prediction.file, **found}, ensure_ascii=False) + "\n")
     else:
         from rich.console import Console
 
@@ -98,33 +97,26 @@ def main(arguments: list[str]) -> None:
 
 def _predict_table(given: Arguments) -> None:
     from pipelines.inference import tables
-    from pipelines.inference.job import check_out
 
-    path = Path(given.images[0])
     if given.out is not None:
-        check_out(given.out)
-        if given.out.exists():
-            raise UserError(f"{given.out} exists. Remove it, or name another file.")
+        _write_table(given, given.out)
+        return
+    path = Path(given.images[0])
     if given.url is not None:
         with tables.remote(given.url, str(given.model), given.version, given.label) as (asked, model):
             found = tables.predict(model, path)
         sys.stderr.write(f"{given.model} version {asked['version']} answered\n")
     else:
         folder, model = tables.local(given.model)
-        if given.explain and model.layers is None:
-            raise UserError(f"{folder} was exported without its gates. Export it with `highway export --gates`.")
         found = tables.predict(model, path)
         if folder != given.model:
             sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
     score = f"; {found.score()}" if found.score() else ""
-    if given.out is not None:
-        tables.write(found, given.out, given.top, given.explain)
-        speed = f"{len(found) / max(found.seconds, 1e-9):,.0f} rows/s"
-        sys.stdout.write(f"{given.out}: {len(found):,} rows{score}; {speed}\n")
-    elif given.format == "json":
+    if given.format == "json":
+        shown_fields = {"top", "labels"} if model.multi_label else {"top"} if model.labels else {"value"}
         for place, prediction in enumerate(found.predictions(given.top)):
-            line = {"row": place + 1, **prediction.model_dump(include={"top"} if model.labels else {"value"})}
+            line = {"row": place + 1, **prediction.model_dump(include=shown_fields)}
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
         from pipelines.core.console import table_console
@@ -132,6 +124,27 @@ def _predict_table(given: Arguments) -> None:
         table_console().print(tables.table(found, given.top))
         shown = f", of which the first {tables.SHOWN} are shown" if len(found) > tables.SHOWN else ""
         sys.stdout.write(f"{len(found):,} rows{shown}{score}\n")
+
+
+def _write_table(given: Arguments, out: Path) -> None:
+    from rich.console import Console
+
+    from pipelines.inference.job import PredictionJob
+    from pipelines.inference.table_job import run
+
+    folder, found, result = run(
+        PredictionJob(given.model, given.images, out, given.top, given.explain), Console(stderr=True)
+    )
+    if folder != given.model:
+        sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
+    new = result.images - result.resumed
+    if not new:
+        sys.stdout.write(f"{out} is already complete, with {result.images:,} rows. Remove it to start over.\n")
+        return
+    resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
+    score = f"; {found.score()}" if found.score() else ""
+    sys.stdout.write(f"{out}: {result.images:,} rows{resumed}{score}; {new / max(result.seconds, 1e-9):,.0f} rows/s\n")
 
 
 def _write(given: Arguments, out: Path) -> None:

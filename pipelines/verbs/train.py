@@ -16,7 +16,7 @@ from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
 from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run
-from pipelines.data.roots import refuse_unknown
+from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
 from pipelines.training.train import find_rate, resume, train
 
@@ -116,6 +116,7 @@ def main(arguments: list[str]) -> None:
     environment.choose_gpu(given.gpus)
     if given.config:
         refuse_unknown(given.config.data)
+        refuse_missing(given.config.data)
     if given.config and given.find_rate:
         check_figure(given.find_rate, "--find-rate")
         rate = find_rate(given.config, given.find_rate, data_dir=given.data_dir, console=console)
@@ -196,6 +197,8 @@ def _summary(run: Run) -> str:
     parts = [f"loss {metrics['loss']:.4f}"]
     if "accuracy" in metrics:
         parts.append(f"accuracy {metrics['accuracy']:.2%}")
+    elif "f1" in metrics:
+        parts.append(f"labels right {metrics['label_accuracy']:.2%}, macro F1 {metrics['f1']:.3f}")
     else:
         # Targets of a table are standardized in training.
         unit = " standard deviations" if run.record.data.columns else ""

@@ -81,7 +81,14 @@ SIGNATURES = {
             model_spec=record(name=TEXT, signature_name=TEXT, version=TEXT),
             metadata=record(
                 signature_def=record(signature_def={"type": "object"}),
-                columns=array(record(name=TEXT, categories={"anyOf": [array(TEXT), {"type": "null"}]})),
+                columns=array(
+                    record(
+                        name=TEXT,
+                        categories={"anyOf": [array(TEXT), {"type": "null"}]},
+                        date={"type": "string", "enum": ["day", "time"]},
+                        optional=("date",),
+                    )
+                ),
                 target=TEXT,
                 optional=("columns", "target"),
             ),

@@ -57,6 +57,7 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
                 ),
                 gates=manifest.gates is not None,
                 classes=manifest.labels,
+                multi_label=manifest.multi_label,
                 facts=tuple(_facts(served[version]) for version in sorted(served, reverse=True)),
             )
             for name, model in sorted(catalog.models().items())
@@ -96,6 +97,7 @@ def _facts(served: ServedVersion) -> VersionFacts:
         test_accuracy=_of_type(float, test.get("accuracy")),
         test_images=_of_type(int, test.get("count")),
         test_mae=_of_type(float, test.get("mae")),
+        test_map=_of_type(float, test.get("mean_average_precision")),
         test_r2=_of_type(float, test.get("r2")),
         gates=content.gates is not None,
         maps=served.predict_maps is not None,

@@ -49,12 +49,12 @@ export class Answer {
   }
 
   #showOne({ classes }, answer) {
-    const { top = [], seen } = answer.predictions[0];
+    const { top = [], labels = [top[0]?.label], seen } = answer.predictions[0];
     const byLabel = new Map(top.map((one) => [one.label, one.probability]));
     // A few classes have a fixed row each.
     const fixed = top.length === classes.length && classes.every((name) => byLabel.has(name));
     const shown = fixed ? classes : top.map((one) => one.label);
-    this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), shown[place] === top[0].label));
+    this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), labels.includes(shown[place])));
     if (seen) pixels(this.part("seen"), seen);
     this.gates.show(answer, this.part("seen"));
   }
@@ -71,13 +71,15 @@ export class Answer {
     this.section.classList.add("old");
   }
 
-  #describe({ name, facts, columns, predicted }) {
+  #describe({ name, facts, columns, predicted, several }) {
+    this.part("several").hidden = !several;
     this.part("title").textContent = `${name}, version ${facts.version}`;
     // The input of a row is the form.
     this.part("seen").parentElement.hidden = columns.length > 0;
     const count = facts.test_images?.toLocaleString("en") ?? "the";
     const tested = `test ${columns.length ? "rows" : "images"}${facts.data ? ` of ${facts.data}` : ""}`;
     const quality = facts.test_accuracy !== null ? `${percent(facts.test_accuracy)} right on ${count} ${tested}`
+      : facts.test_map !== null ? `Mean average precision ${percent(facts.test_map)} on ${count} ${tested}`
       : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}, R² ${facts.test_r2?.toFixed(3)}`
       : `Not evaluated on ${tested}`;
     const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)}\u00a0MB`;

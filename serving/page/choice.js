@@ -12,7 +12,8 @@ function target(one, which = {}) {
   const number = which.label ? one.labels[which.label] : Number(which.version ?? one.versions[0]);
   const facts = one.facts.find((fact) => fact.version === number);
   const { shape, columns, target: predicted } = one.input;
-  return facts && { name: one.name, which, facts, classes: one.classes, kind: kindOf(one.input), shape, columns, predicted };
+  const several = one.multi_label;
+  return facts && { name: one.name, which, facts, classes: one.classes, several, kind: kindOf(one.input), shape, columns, predicted };
 }
 
 const options = (pairs) => pairs.map(([text, value]) => new Option(text, value));

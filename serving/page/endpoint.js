@@ -65,10 +65,11 @@ const rowBody = (row) => ({ body: JSON.stringify({ rows: [row] }), headers: { "C
 
 export const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 6 });
 
-// The class and its probability as text, or the value and what it is of. An image of several digits has the class of
-// each, and no probability.
-export function verdict({ top, segments, value }, predicted) {
+// The class and its probability as text, or the value and what it is of, or all classes above one half, if there may be
+// any number of them. An image of several digits has the class of each, and no probability.
+export function verdict({ top, labels, segments, value }, predicted) {
   if (value !== undefined) return { label: short(value), share: predicted };
+  if (labels) return { label: labels.join(", ") || "No class", share: "above 50%" };
   if (!segments || segments.length === 1) return { label: top[0].label, share: percent(top[0].probability) };
   return { label: segments.map((one) => one.top[0].label).join("") || "No digit", share: "" };
 }

@@ -2,6 +2,8 @@
 import { find, make } from "./dom.js";
 
 const [form, fields, samples] = ["row", "fields", "rows"].map(find);
+const DATES = { day: "date", time: "datetime-local" };
+const SHORTENED = { date: 10, "datetime-local": 19 }; // Characters of a date that its field takes.
 
 export class Row {
   // `changed` is called after each change.
@@ -39,14 +41,14 @@ export class Row {
   }
 
   #fill(row) {
-    for (const one of form.elements) if (one.name) one.value = row[one.name] ?? "";
+    for (const one of form.elements) if (one.name) one.value = String(row[one.name] ?? "").slice(0, SHORTENED[one.type]);
     this.changed();
   }
 }
 
-function field({ name, categories }) {
+function field({ name, categories, date }) {
   const input = categories
     ? make("select", { name }, new Option("missing", ""), ...categories.map((one) => new Option(one, one)))
-    : make("input", { name, type: "number", step: "any", placeholder: "missing" });
+    : make("input", { name, type: DATES[date] ?? "number", step: date === "time" ? "1" : "any", placeholder: "missing" });
   return make("label", {}, make("span", { textContent: name, title: name }), input);
 }

@@ -15,7 +15,7 @@ export function describe(target, state, drawing) {
   const name = state.file?.name ?? "drawing.png";
   // Samples have an address; drawings and photos exist only on this page.
   find("save").hidden = Boolean(state.source) || drawing.empty;
-  texts = { curl: curl(target, state, name), python: client(target, `[${JSON.stringify(name)}]`, ".top[0]") };
+  texts = { curl: curl(target, state, name), python: client(target, `[${JSON.stringify(name)}]`, answered(target)) };
   show();
 }
 
@@ -27,10 +27,13 @@ export function describeRow(target, row) {
   const body = quoted(`{"rows": [${given}]}`);
   texts = {
     curl: `curl${keyHeader()} -H "Content-Type: application/json" -d ${body} ${quoted(base + path(target, {}))}`,
-    python: client(target, `rows=[${given}]`, target.classes.length ? ".top[0]" : ".value"),
+    python: client(target, `rows=[${given}]`, answered(target)),
   };
   show();
 }
+
+// The part of a prediction that answers the question.
+const answered = ({ classes, several }) => several ? ".labels" : classes.length ? ".top[0]" : ".value";
 
 const keyHeader = () => (hasKey() ? ' -H "X-API-Key: $HIGHWAY_API_KEY"' : "");
 

@@ -8,7 +8,7 @@ import orjson
 
 from serving.errors import RequestError
 from serving.manifest import GATE_MAPS, GATE_MEANS, PROBABILITIES, VALUE, GateMap, Manifest
-from serving.model import top
+from serving.model import above_half, top
 from serving.protocols.request import IMAGES, Request, expected, parse_json, to_rows
 
 # Decimal places of the values in maps.
@@ -60,6 +60,8 @@ def format_images(content: Content, manifest: Manifest) -> bytes:
     predictions, row = [], 0
     for number, name in enumerate(content.names):
         prediction: dict[str, Any] = {"top": guesses[row]}
+        if manifest.multi_label:
+            prediction["labels"] = above_half(content.outputs[PROBABILITIES][row].tolist(), manifest.labels)
         if name is not None:
             prediction["file"] = name
         if content.explain:
@@ -100,6 +102,9 @@ def format_rows(
         predictions = [{"value": value} for (value,) in outputs[VALUE].tolist()]
     else:
         predictions = [{"top": first} for first in _ranked(outputs[PROBABILITIES], manifest.labels, top)]
+        if manifest.multi_label:
+            for prediction, row in zip(predictions, outputs[PROBABILITIES].tolist(), strict=True):
+                prediction["labels"] = above_half(row, manifest.labels)
     whole = {"model": manifest.name, "version": manifest.version, "predictions": predictions, "target": manifest.target}
     if explain:
         whole["layers"] = manifest.gates

@@ -13,7 +13,8 @@ from serving import manifest
 from tests.digits import all_digits
 from tests.endpoint import Endpoint
 
-TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = DOCS / "tutorials"
 # A few steps of a narrower net are enough to write every file that the pages use.
 BUDGET = {
     "highway train demo": "highway train demo --epochs 1 --subset.train 200 --model.width 4",
@@ -21,12 +22,19 @@ BUDGET = {
     "epochs=10": "epochs=1",
     "--minutes 2": "--minutes 0.1",
     '("shapes", 200,': '("shapes", 40,',
+    "--minutes 1\n": "--minutes 0.02\n",
+    "--epochs 20": "--epochs 8",
+    "zip(digits.images, digits.target, strict=True)": "zip(digits.images[:500], digits.target)",
 }
 
 
 def blocks(page):
-    """Returns the language and the text of each code block to run."""
-    text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
+    """Returns the language and the text of each code block of a tutorial, or of the walk in another page."""
+    path = TUTORIALS / f"{page}.md"
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8").partition("## A walk\n")[2].partition("\n## ")[0]
     found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert {language for language, _ in found} <= {"python", "sh", "text"}
     for full, small in BUDGET.items():
@@ -132,3 +140,18 @@ def test_the_tutorial_on_own_tables(serve, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs" / "patients" / "evaluations" / "newer_csv" / "evaluation.json").is_file()
     assert names["answer"].target == "progression"
     assert all(25 < prediction.value < 350 for prediction in names["answer"].predictions)
+
+
+@pytest.mark.slow
+def test_the_walk_over_sets_that_scikit_learn_ships(serve, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = {"__name__": "walk"}
+    run_page("your-data", names, serve)
+    said = capsys.readouterr().out
+    assert "test rows right" in said
+    assert "178 rows, of which the first 20 are shown; accuracy " in said
+    assert names["image"].predictions[0].top[0].label == "3"
+    assert names["row"].target == "target"
+    assert names["row"].predictions[0].top[0].label == "setosa"
+    for name, classes in (("digits", 10), ("iris", 3), ("wine", 3)):
+        assert len(manifest.read(tmp_path / "models" / name / "1").labels) == classes

@@ -148,6 +148,7 @@ def test_exported_files_compute_the_same(home, capsys, target):
     assert [(one.name, one.categories) for one in content.columns] == [
         (one.name, one.categories) for one in run.record.data.columns
     ]
+    assert [one.date for one in content.columns[:3]] == [None, None, "day"]
     assert not (folder / "picture.onnx").exists()
     assert (folder / "labels.txt").exists() == (target == "verdict")
     assert content.run.test["count"] == run.record.data.counts["test"]
@@ -208,6 +209,14 @@ def test_options_of_an_export_that_do_not_apply_are_refused(home, capsys, words,
     assert main(["export", *words]) == 2
     assert message in capsys.readouterr().err
     assert not (home / "models").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "tune"])
+def test_the_table_must_be_named(tmp_path, capsys, verb):
+    assert main([verb, "table"]) == 2
+    said = "there is no file table.csv. Name your table: --data FILE --target COLUMN"
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Trials of a search on toy data: scores, failures, and resuming."""
 
+import dataclasses
 import math
 import shutil
 
@@ -63,6 +64,9 @@ def test_a_trial_sends_a_heartbeat_for_every_execution(whole):
 
 def test_a_search_needs_validation_examples(monkeypatch):
     assert trials.objective(toy_config(), None) == ACCURACY
+    several = dataclasses.replace(ToyData().describe("toy"), multi_label=True)
+    monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: several)
+    assert trials.objective(toy_config(), None) == Objective("val_loss", "min")
     ToyData(validation=False).install(monkeypatch)
     with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
         trials.objective(toy_config(), None)

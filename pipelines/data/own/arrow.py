@@ -58,9 +58,10 @@ def _cell(column: pa.ChunkedArray, row: int) -> Any:
 
 
 def _classes(schema: pa.Schema) -> list[str] | None:
-    """Returns the names of the classes, if the schema has them."""
+    """Returns the names of the classes, if the schema has them; labels may be lists of classes."""
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    return next((one["names"] for name in tables.LABEL if (one := features.get(name, {})).get("names")), None)
+    found = (features.get(name, {}) for name in tables.LABEL)
+    return next((names for one in found if (names := one.get("feature", one).get("names"))), None)
 
 
 def _json(path: Path) -> Any:

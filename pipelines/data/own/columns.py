@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +57,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
         return why
     if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array([text or None for text in column.cast(pa.string()).to_pylist()], object)
-    if is_date(kind):
+    if date_of(kind):
         instants = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
         return instants.cast(pa.float64(), safe=False).to_numpy() / MICROSECONDS_PER_DAY
     numbers = column.cast(pa.float64(), safe=False).to_numpy()
@@ -70,9 +70,11 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
     return numbers
 
 
-def is_date(kind: pa.DataType) -> bool:
-    """Returns whether values are dates, with or without a time."""
-    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+def date_of(kind: pa.DataType) -> Literal["day", "time"] | None:
+    """Returns the kind of dates of values; None for other values."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return "day" if pa.types.is_date(kind) else "time" if pa.types.is_timestamp(kind) else None
 
 
 def is_missing(found: np.ndarray) -> np.ndarray:
@@ -103,15 +105,16 @@ def useless(found: np.ndarray, known: np.ndarray) -> str:
     return ""
 
 
-def described(name: str, found: np.ndarray) -> TableColumn:
+def described(name: str, found: np.ndarray, kind: pa.DataType) -> TableColumn:
     """Describes a column by its values in the training rows.
 
     Args:
         name: its name.
         found: these values.
+        kind: their type in the file.
     """
     if found.dtype != object:
-        return TableColumn(name=name, missing=bool(np.isnan(found).any()))
+        return TableColumn(name=name, missing=bool(np.isnan(found).any()), date=date_of(kind))
     counts = Counter(value for value in found.tolist() if value is not None)
     frequent = sorted(counts, key=lambda value: (-counts[value], value))[:CATEGORIES]
     return TableColumn(name=name, categories=in_order(frequent))
@@ -152,7 +155,7 @@ def surveyed(name: str, found: np.ndarray, kind: pa.DataType) -> SurveyedColumn:
     known = found[~missing].tolist()
     if found.dtype != object:
         span = f"{_short(min(known))} to {_short(max(known))}"
-        return SurveyedColumn(name, "days since 1970" if is_date(kind) else "number", int(missing.sum()), span)
+        return SurveyedColumn(name, "days since 1970" if date_of(kind) else "number", int(missing.sum()), span)
     common = [value for value, _ in Counter(known).most_common()]
     more = ", ..." if len(common) > SHOWN else ""
     return SurveyedColumn(name, "category", int(missing.sum()), f"{len(common)}: {', '.join(common[:SHOWN])}{more}")

@@ -1,11 +1,11 @@
 """Formats of the user's own data."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipelines.core.errors import UserError
-from pipelines.data.own import arrays, arrow, folders, tables, tars
+from pipelines.data.own import arrays, arrow, folders, label_sets, tables, tars
 from pipelines.data.own.item import Item
 
 
@@ -31,12 +31,13 @@ FORMATS = (
 )
 
 
-def find_items(path: Path, group: str | None = None) -> list[Item]:
+def find_items(path: Path, group: str | None = None, separator: str | None = None) -> list[Item]:
     """Lists the labelled images of data in any format.
 
     Args:
         path: file or folder.
         group: column, or array, with the group of each image; None for no groups.
+        separator: text between the classes in a label; None if a label is one class, or a list.
 
     Returns:
         The images, in a fixed order.
@@ -55,6 +56,10 @@ def find_items(path: Path, group: str | None = None) -> list[Item]:
     found = list(data_format.items(path, group))
     if not found:
         raise UserError(f"there are no images in {path}, read as {data_format.name}.")
+    if separator is None and (unlabelled := next((item.name for item in found if item.label == ""), None)):
+        raise UserError(f"{unlabelled} has no label. Complete or remove it.")
+    if separator is not None or any(isinstance(item.label, tuple) for item in found):
+        found = [replace(item, label=_classes(item, separator)) for item in found]
     split = [item for item in found if item.split is not None]
     if split and len(split) < len(found):
         without = next(item.name for item in found if item.split is None)
@@ -62,3 +67,9 @@ def find_items(path: Path, group: str | None = None) -> list[Item]:
             f"{split[0].name} belongs to the split {split[0].split}, and {without} to none. Name all or none."
         )
     return found
+
+
+def _classes(item: Item, separator: str | None) -> tuple[str, ...]:
+    if isinstance(item.label, tuple) or separator is None:
+        return item.labels
+    return label_sets.split(item.label, separator)

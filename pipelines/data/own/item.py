@@ -29,14 +29,19 @@ class Item:
 
     name: str
     """Path relative to the data, or number of the row; used in messages."""
-    label: str
-    """Name of its class."""
+    label: str | tuple[str, ...]
+    """Name of its class; or names of its classes, if an image may have any number of them."""
     read: Callable[[], Content]
     """Reads the image."""
     split: Split | None = None
     """Split that the data assign it to; None if they assign none."""
     group: str | None = None
     """Images of one group, such as a patient's, stay in one split; None for a group of its own."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its classes."""
+        return (self.label,) if isinstance(self.label, str) else self.label
 
 
 def split_of(name: str, where: str) -> Split:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from rich.console import Console
@@ -18,7 +19,7 @@ from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.data import sources
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow, rows, tables
+from pipelines.data.own import arrow, rows
 from pipelines.data.own import survey as surveys
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
@@ -26,7 +27,7 @@ from pipelines.data.own.storing import SOURCE, data_name, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
 from pipelines.data.own.table_data import read_table, with_table
 from pipelines.data.parallel import fixed
-from pipelines.data.roots import INFO
+from pipelines.data.roots import INFO, refuse_missing
 from pipelines.data.sources import SizesError
 from serving.manifest import ConversionKind
 
@@ -88,19 +89,20 @@ def is_table(data: str) -> bool:
     return is_own(data) and rows.matches(Path(data).expanduser())
 
 
-def read(data: str, group: str | None, console: Console) -> OwnData:
+def read(data: str, group: str | None, console: Console, separator: str | None = None) -> OwnData:
     """Reads all images of the user's own data, and assigns them to splits.
 
     Args:
         data: path of the data.
         group: column of groups; None for no groups.
         console: where to print progress.
+        separator: text between the classes in a label; None if a label is one class, or a list.
 
     Raises:
         UserError: the data cannot be read; see `formats.find_items`.
     """
     path = Path(data).expanduser().absolute()
-    return _surveyed(str(path), data_name(path), find_items(path, group), console)
+    return _surveyed(str(path), data_name(path), find_items(path, group, separator), console)
 
 
 def _surveyed(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
@@ -136,13 +138,14 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
     form = ImageForm(shape if len(shape) > 2 else (*shape, 1 if own.found.is_grey else 3), kind)
     digest = _digest(own, form)
     about = {"source": own.source, "digest": digest, "damaged": list(own.found.damaged)}
+    label = tfds.features.ClassLabel(names=list(own.found.labels))
     folder = store(
         own.source,
         own.name,
         digest,
         {
             "image": tfds.features.Image(shape=form.shape),
-            "label": tfds.features.ClassLabel(names=list(own.found.labels)),
+            **({sources.LABELS: tfds.features.Sequence(label)} if own.found.multi_label else {"label": label}),
             "name": tfds.features.Text(),
         },
         lambda advance: {split: _examples(own, split, form, advance) for split in own.counts},
@@ -157,14 +160,14 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
     return folder
 
 
-def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: str | None, console: Console) -> Path:
+def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config: Config, console: Console) -> Path:
     """Returns the user's own data as a trained net takes them; images without a split belong to "train", all of them.
 
     Args:
         shape: height, width and channels of the net's input.
         kind: how images are converted to it.
         data: path of the data.
-        group: column of groups; None for no groups.
+        config: the configuration that the net was trained with, for columns of groups and labels.
         console: where to print progress.
 
     Returns:
@@ -173,7 +176,7 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, group: 
     Raises:
         UserError: the data cannot be read or prepared.
     """
-    own = read(data, group, console)
+    own = read(data, config.group, console, config.label_separator)
     for damage in own.found.damaged:
         say(console, f"left out: {damage}")
     if all(image.item.split is None for image in own.found.images):
@@ -194,15 +197,16 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     """
     if is_table(config.data):
         return with_table(config, read_table(config), console)
-    path = Path(config.data)
-    if path.suffix.lower() in tables.SUFFIXES and not path.expanduser().exists():
-        raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
+    refuse_missing(config.data)
     if is_own(config.data):
         refuse_target(config)
-        own = read(config.data, config.group, console)
+        own = read(config.data, config.group, console, config.label_separator)
     else:
         try:
-            refuse_target(config, sources.describe(config.data, data_dir).target)
+            info = sources.describe(config.data, data_dir)
+            refuse_target(config, info.target)
+            if config.label_separator is not None and not info.multi_label:
+                raise UserError(f"{config.data} has one class for each image. Leave out --label-separator.")
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
@@ -250,13 +254,16 @@ def _published(builder: tfds.core.DatasetBuilder) -> Iterator[Item]:
     Args:
         builder: its builder.
     """
-    names = builder.info.features["label"].int2str
+    features = builder.info.features
+    several = "label" not in features
+    names = features[sources.LABELS if several else "label"].int2str
     known = [name for name in builder.info.splits if name in SPLITS]
     for name in known:
         split: Split | None = SPLITS[name] if len(known) > 1 else None
         records = _Records(builder, name)
-        for number, label in enumerate(records.labels()):
-            yield Item(f"{name} {number}", names(label), partial(records.image, number), split)
+        for number, found in enumerate(records.labels()):
+            label = tuple(map(names, found.tolist())) if several else names(int(found))
+            yield Item(f"{name} {number}", label, partial(records.image, number), split)
 
 
 @dataclass
@@ -268,10 +275,10 @@ class _Records:
     _next: int = 0
     _images: Iterator[bytes] = field(default_factory=lambda: iter(()))
 
-    def labels(self) -> Iterator[int]:
-        """Yields the classes of all images."""
+    def labels(self) -> Iterator[np.ndarray]:
+        """Yields the class of each image, int64, or its classes, [k]."""
         for example in self._read():
-            yield int(example["label"])
+            yield example["label"] if "label" in example else example[sources.LABELS]
 
     def image(self, number: int) -> bytes:
         """Reads an image."""
@@ -300,7 +307,8 @@ def _examples(
             item = image.item
             rgba = surveys.pixels(item.read(), item.name, side)
             converted = convert(tf.constant(rgba))["image"].numpy()
-            yield f"{number:09}", {"image": converted, "label": item.label, "name": item.name}
+            answer = {"label": item.label} if isinstance(item.label, str) else {sources.LABELS: list(item.label)}
+            yield f"{number:09}", {"image": converted, "name": item.name, **answer}
             advance(1)
 
 

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import DataRecord, TableColumn
-from pipelines.data.own import columns, tables
+from pipelines.data.own import columns, label_sets, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split
 from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
+from pipelines.data.roots import TABLES
+from serving.rows import days
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -36,7 +38,7 @@ class TableData:
     source: str
     """Absolute path of the file."""
     target: str
-    """Column that is predicted."""
+    """Column that is predicted; or several of 0 and 1, with commas between them."""
     task: str
     """The task, and the reason for it."""
     labels: tuple[str, ...]
@@ -46,7 +48,7 @@ class TableData:
     features: np.ndarray
     """float32 [n, columns]: numbers as they are, NaN if missing; the index of a category, -1 if missing or unknown."""
     truth: np.ndarray
-    """Classes, int64 [n]; or targets, float32 [n]."""
+    """Classes, int64 [n]; 1 for each of several classes, uint8 [n, classes]; or targets, float32 [n]."""
     splits: Sequence[Split]
     """The split of each row."""
     surveyed: tuple[SurveyedColumn, ...]
@@ -61,6 +63,11 @@ class TableData:
         """Number of rows in each split."""
         return Counter(self.splits)
 
+    @property
+    def multi_label(self) -> bool:
+        """True if a row may have any number of classes."""
+        return self.truth.ndim == 2
+
 
 def matches(path: Path) -> bool:
     """Returns whether the data are a table without a column of images.
@@ -68,19 +75,27 @@ def matches(path: Path) -> bool:
     Raises:
         UserError: the file cannot be read.
     """
-    return path.is_file() and path.suffix.lower() in tables.SUFFIXES and not tables.has_images(path)
+    return path.is_file() and path.suffix.lower() in TABLES and not tables.has_images(path)
 
 
-def read(path: Path, target: str | None = None, group: str | None = None, task: Task = "auto") -> TableData:
+def read(
+    path: Path,
+    target: str | None = None,
+    group: str | None = None,
+    task: Task = "auto",
+    separator: str | None = None,
+) -> TableData:
     """Reads a table, chooses columns and task, and assigns rows to splits.
 
     Rows are assigned by a hash of their content, or of their group, unless a column of texts names the splits.
 
     Args:
         path: the file.
-        target: column that is predicted; None for one named target, label, class or y.
+        target: column that is predicted, or several of 0 and 1 with commas between them; None for one named target,
+            label, class or y.
         group: column whose equal values stay in one split; None for none.
         task: "auto" predicts classes if the target is text, a boolean, or a whole number with few, frequent values.
+        separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
 
     Raises:
         UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, or the
@@ -92,7 +107,9 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     content = read_file(path)
     target = _target(content.column_names, target, path)
     found = {name: columns.values(content[name], name, path) for name in content.column_names}
-    answers = found.pop(target)
+    answers, *_ = [found.pop(name) for name in label_sets.target_columns(target, content.column_names)]
+    sets = label_sets.of_rows(content, target, separator, path)
+    answers = answers if sets is None else sets
     if isinstance(answers, str):
         raise UserError(f"the target {target} of {path} {answers}. Name another column with --target.")
     groups = _groups(group, target, found, path)
@@ -100,7 +117,7 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     answers = answers[known]
     if len(answers) < FEWEST:
         raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
-    labels, truth, reason = _task(answers, target, task)
+    labels, truth, reason = _task(answers, target, task) if sets is None else _sets(answers, target, task)
     left_out: dict[str, str] = {}
     kept: dict[str, np.ndarray] = {}
     given: list[Split] | None = None
@@ -119,12 +136,17 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
         raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
     keys = _keys([*kept.values(), answers], None if groups is None else groups[known])
-    splits = given or assign_keys(keys, [labels[one] for one in truth] if labels else [""] * len(truth))
+    if sets is None:
+        names = [(labels[one],) for one in truth] if labels else [("",)] * len(truth)
+    else:
+        names = answers.tolist()
+    splits = given or assign_keys(keys, names)
     train = np.array([split == "train" for split in splits])
     _refuse(labels, truth, train, target)
-    described = tuple(columns.described(name, values[train]) for name, values in kept.items())
+    kinds = {name: content.schema.field(name).type for name in kept}
+    described = tuple(columns.described(name, values[train], kinds[name]) for name, values in kept.items())
     features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
-    surveyed = [columns.surveyed(name, values, content.schema.field(name).type) for name, values in kept.items()]
+    surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
     return TableData(
         source=str(path.absolute()),
@@ -141,25 +163,30 @@ def read(path: Path, target: str | None = None, group: str | None = None, task: 
     )
 
 
-def read_as(path: Path, data: DataRecord) -> tuple[np.ndarray, np.ndarray]:
+def read_as(path: Path, data: DataRecord, separator: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Reads the rows of another table with the columns that a net was trained on; those without a target are left out.
 
     Args:
         path: the file; it may have further columns.
         data: the data of the training.
+        separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
 
     Returns:
-        Features, float32 [n, columns]; and classes, int64 [n], or targets, float32 [n, 1].
+        Features, float32 [n, columns]; and classes, int64 [n], or 1 for each of several classes, uint8 [n, classes], or
+        targets, float32 [n, 1].
 
     Raises:
         UserError: the file cannot be read, lacks a column, has no row with a target, text in place of numbers, or other
             classes.
     """
-    content = read_file(path)
-    wanted = [*(column.name for column in data.columns), str(data.target)]
+    content, target = read_file(path), str(data.target)
+    targets = label_sets.target_columns(target, content.column_names)
+    wanted = [*(column.name for column in data.columns), *targets]
     if missing := [name for name in wanted if name not in content.column_names]:
         raise UserError(f"{path} lacks the column {missing[0]}. It has: {', '.join(content.column_names)}.")
-    *features, answers = (_same_kind(content, name, path) for name in wanted)
+    features = [_same_kind(content, column.name, path) for column in data.columns]
+    sets = label_sets.of_rows(content, target, separator, path) if data.multi_label else None
+    answers = _same_kind(content, targets[0], path) if sets is None else sets
     known = ~columns.is_missing(answers)
     if not known.any():
         raise UserError(f"{path} has no row with a {data.target}.")
@@ -167,12 +194,12 @@ def read_as(path: Path, data: DataRecord) -> tuple[np.ndarray, np.ndarray]:
         [_as_column(values[known], column, path) for values, column in zip(features, data.columns, strict=True)]
     ).astype(np.float32)
     if not data.labels:
-        return numbers, _as_column(answers[known], TableColumn(name=wanted[-1]), path).astype(np.float32)[:, None]
-    index = {label: number for number, label in enumerate(data.labels)}
-    names = [str(name) for name in columns.as_texts(answers[known])]
-    if others := sorted(set(names) - index.keys()):
+        return numbers, _as_column(answers[known], TableColumn(name=target), path).astype(np.float32)[:, None]
+    names = [(str(name),) for name in columns.as_texts(answers[known])] if sets is None else answers[known].tolist()
+    if others := sorted({one for each in names for one in each} - {*data.labels}):
         raise UserError(f"{path} has the {data.target} {others[0]}, which the net was not trained on.")
-    return numbers, np.array([index[name] for name in names], np.int64)
+    truth = label_sets.hot(names, data.labels)
+    return numbers, truth if data.multi_label else truth.argmax(axis=1)
 
 
 def _same_kind(content: pa.Table, name: str, path: Path) -> np.ndarray:
@@ -184,10 +211,11 @@ def _same_kind(content: pa.Table, name: str, path: Path) -> np.ndarray:
 def _as_column(values: np.ndarray, column: TableColumn, path: Path) -> np.ndarray:
     if column.categories is not None:
         return columns.numbered(np.array(columns.as_texts(values), object), column)
-    texts = [value for value in values.tolist() if isinstance(value, str)]
-    if texts:
-        raise UserError(f"the column {column.name} of {path} must hold numbers. Received: {texts[0]!r}.")
-    return values.astype(float)
+    found = {value: days(value) if column.date else None for value in values.tolist() if isinstance(value, str)}
+    if wrong := [text for text, number in found.items() if number is None]:
+        wanted = "dates" if column.date else "numbers"
+        raise UserError(f"the column {column.name} of {path} must hold {wanted}. Received: {wrong[0]!r}.")
+    return np.array([found.get(value, value) for value in values.tolist()], float) if found else values.astype(float)
 
 
 def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:
@@ -221,8 +249,9 @@ def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:
 
 
 def _target(names: Sequence[str], target: str | None, path: Path) -> str:
-    if target in names:
-        return str(target)
+    missing = [one for one in label_sets.target_columns(target, names) if one not in names] if target else []
+    if target and not missing:
+        return target
     if target is None:
         by_name = {name.lower(): name for name in reversed(names)}
         found = next((by_name[one] for one in TARGETS if one in by_name), None)
@@ -230,8 +259,8 @@ def _target(names: Sequence[str], target: str | None, path: Path) -> str:
             return found
         problem = f"which column of {path} is to be predicted? Name it with --target. "
     else:
-        close = nearest(target, names)
-        problem = f"{path} has no column {target!r}. " + (f"Did you mean {close!r}? " if close else "")
+        close = nearest(missing[0], names)
+        problem = f"{path} has no column {missing[0]!r}. " + (f"Did you mean {close!r}? " if close else "")
     raise UserError(f"{problem}It has: {', '.join(names)}.")
 
 
@@ -276,6 +305,28 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     return labels, np.array([index[name] for name in names], np.int64), f"classification, {why}"
 
 
+def _sets(sets: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:
+    """Returns the same for rows with any number of classes."""
+    if task == "regression":
+        raise UserError(f"the target {target} holds classes, and --task regression needs numbers.")
+    labels = in_order({name for names in sets for name in names})
+    if len(labels) < 2:
+        raise UserError(f"the target {target} names {'one class' if labels else 'no class'}. Expected two or more.")
+    if len(labels) > IDENTIFIER * len(sets):
+        raise UserError(f"the target {target} has a different value in nearly every row ({len(labels):,} of them).")
+    return labels, label_sets.hot(sets, labels), "classification, any number of classes for each row"
+
+
+def class_counts(truth: np.ndarray, classes: int) -> np.ndarray:
+    """Returns the number of rows of each class, int [classes].
+
+    Args:
+        truth: see `TableData`.
+        classes: number of classes.
+    """
+    return truth.sum(axis=0, dtype=int) if truth.ndim == 2 else np.bincount(truth, minlength=classes)
+
+
 def _keys(content: Sequence[np.ndarray], groups: np.ndarray | None) -> list[str]:
     """Returns for each row its group, or the digest of its content if it has none."""
     # Adding 0 makes -0 and 0 the same.
@@ -295,7 +346,8 @@ def _keys(content: Sequence[np.ndarray], groups: np.ndarray | None) -> list[str]
 def _refuse(labels: Sequence[str], truth: np.ndarray, train: np.ndarray, target: str) -> None:
     if not train.any():
         raise UserError("there are no training rows. Add some, or move some into that split.")
-    if missing := [labels[number] for number in sorted(set(range(len(labels))) - set(truth[train].tolist()))]:
+    counts = class_counts(truth[train], len(labels)) if labels else ()
+    if missing := [label for label, count in zip(labels, counts, strict=True) if not count]:
         raise UserError(f"no training row has the {target} {missing[0]}. Add some, or remove the rows that have it.")
     if not labels and np.ptp(truth[train]) == 0:
         raise UserError(f"all training rows have the same {target}, so that there is nothing to learn.")
@@ -309,7 +361,9 @@ def _notes(
         if values.dtype == object and count > CATEGORIES:
             yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."
     if labels:
-        counts = np.bincount(truth, minlength=len(labels))
+        counts = class_counts(truth, len(labels))
+        if truth.ndim == 2 and (none := int((~truth.any(axis=1)).sum())):
+            yield f"rows without a class: {none:,}."
         most, least = int(counts.argmax()), int(counts.argmin())
         if counts[most] >= IMBALANCE * counts[least]:
             common, rare = f"{labels[most]} has {counts[most]:,} rows", f"{labels[least]} has {counts[least]:,}"

@@ -52,7 +52,12 @@ class Survey:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the classes: in the order of numbers if all are numbers, else by name."""
-        return in_order({image.item.label for image in self.images})
+        return in_order({label for image in self.images for label in image.item.labels})
+
+    @property
+    def multi_label(self) -> bool:
+        """True if an image may have any number of classes."""
+        return any(isinstance(image.item.label, tuple) for image in self.images)
 
     @property
     def is_grey(self) -> bool:
@@ -136,17 +141,17 @@ def assign(images: Sequence[SurveyedImage], validation: float = VALIDATION, test
     if images and images[0].item.split is not None:
         return [image.item.split or "train" for image in images]
     keys = [image.digest if image.item.group is None else image.item.group for image in images]
-    return assign_keys(keys, [image.item.label for image in images], validation, test)
+    return assign_keys(keys, [image.item.labels for image in images], validation, test)
 
 
 def assign_keys(
-    keys: Sequence[str], labels: Sequence[str], validation: float = VALIDATION, test: float = TEST
+    keys: Sequence[str], labels: Sequence[tuple[str, ...]], validation: float = VALIDATION, test: float = TEST
 ) -> list[Split]:
     """Assigns examples to splits as `assign` does.
 
     Args:
         keys: digest of the content of each example, or its group.
-        labels: class of each example; the same for all of a regression.
+        labels: classes of each example; the same for all of a regression.
         validation: share of the validation split.
         test: share of the test split.
 
@@ -156,16 +161,29 @@ def assign_keys(
     places = {key: _place(key) for key in keys}
     found = {key: _split(place, validation, test) for key, place in places.items()}
     members: dict[str, set[str]] = defaultdict(set)
-    for label, key in zip(labels, keys, strict=True):
-        members[label].add(key)
+    classes: dict[str, set[str]] = defaultdict(set)
+    for names, key in zip(labels, keys, strict=True):
+        classes[key].update(names)
+        for label in names:
+            members[label].add(key)
     shares: dict[Split, float] = {"train": 1.0, "test": test, "validation": validation}
     wanted = [split for split, share in shares.items() if share]
-    for own in members.values():
+    multi_label = any(len(names) != 1 for names in labels)
+
+    def is_last(key: str, label: str) -> bool:
+        """Returns whether the split of an example has no other one of one of its other classes."""
+        others = classes[key] - {label} if multi_label else ()
+        return any(sum(found[one] == found[key] for one in members[other]) == 1 for other in others)
+
+    for label, own in members.items():
         for split in wanted if len(own) >= FEW else wanted[:1]:
             held = Counter(found[key] for key in own)
             if not held[split]:
                 spare = [key for key in own if held[found[key]] > 1 or len(own) < FEW]
-                found[(max if split == "train" else min)(spare, key=places.__getitem__)] = split
+                # A class may rather be missing from the test split than another one from training.
+                kept = [key for key in spare if not is_last(key, label)] or (spare if split == "train" else ())
+                if kept:
+                    found[(max if split == "train" else min)(kept, key=places.__getitem__)] = split
     return [found[key] for key in keys]
 
 
@@ -187,7 +205,8 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
             + "\nRepair or remove them, or leave them out with --skip-damaged."
         )
     if len(found.labels) < 2:
-        raise UserError(f"all images have the label {found.labels[0]!r}, and a classifier needs two classes or more.")
+        have = f"all images have the label {found.labels[0]!r}" if found.labels else "no image has a label"
+        raise UserError(f"{have}, and a classifier needs two classes or more.")
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
@@ -202,8 +221,11 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
     """
     counts = _counts(found, splits)
     total = sum(counts.values(), Counter())
-    (largest, most), (smallest, least) = total.most_common()[0], total.most_common()[-1]
-    if most >= IMBALANCE * least:
+    ranked = total.most_common()
+    if none := sum(not image.item.labels for image in found.images):
+        yield f"images without a class: {none:,}."
+    if ranked and ranked[0][1] >= IMBALANCE * ranked[-1][1]:
+        (largest, most), (smallest, least) = ranked[0], ranked[-1]
         yield f"{largest} has {most:,} images and {smallest} has {least:,}: a net will prefer common classes."
     if found.damaged:
         yield f"damaged images, which are left out: {len(found.damaged):,}."
@@ -222,7 +244,8 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
         yield f"images in two splits, which make accuracies too high: {len(across):,} ({_pairs(found, across)})."
     labelled = [numbers for numbers in twice if len({found.images[number].item.label for number in numbers}) > 1]
     if labelled:
-        yield f"images with two labels: {len(labelled):,} ({_pairs(found, labelled)})."
+        two = "two sets of classes" if found.multi_label else "two labels"
+        yield f"images with {two}: {len(labelled):,} ({_pairs(found, labelled)})."
     if rest := len(twice) - len({id(numbers) for numbers in (*across, *labelled)}):
         yield f"images that are there more than once: {rest:,}."
 
@@ -257,7 +280,7 @@ def _surveyed(read: tuple[Item, Content | str]) -> SurveyedImage | str:
 def _counts(found: Survey, splits: Sequence[Split]) -> dict[Split, Counter[str]]:
     counts: dict[Split, Counter[str]] = {"train": Counter(), "validation": Counter(), "test": Counter()}
     for image, split in zip(found.images, splits, strict=True):
-        counts[split][image.item.label] += 1
+        counts[split].update(image.item.labels)
     return counts
 
 

@@ -39,7 +39,8 @@ def read_table(config: Config) -> TableData:
     if unusable:
         options = ", ".join("--" + name.replace("_", "-") for name in unusable)
         raise UserError(f"{config.data} is a table of numbers, without images for {options}. Leave that out.")
-    return rows.read(Path(config.data).expanduser(), config.target, config.group, config.task)
+    path = Path(config.data).expanduser()
+    return rows.read(path, config.target, config.group, config.task, config.label_separator)
 
 
 def prepare_table(table: TableData, console: Console) -> Path:
@@ -59,11 +60,10 @@ def prepare_table(table: TableData, console: Console) -> Path:
     whole = hashlib.sha256(json.dumps([FORMAT, form, table.labels, list(table.splits)]).encode())
     whole.update(table.features.tobytes() + table.truth.tobytes())
     digest = whole.hexdigest()
-    answer = (
-        {"label": tfds.features.ClassLabel(names=list(table.labels))}
-        if table.labels
-        else {"target": tfds.features.Tensor(shape=(1,), dtype=np.float32)}
-    )
+    answer: dict[str, Any] = {"target": tfds.features.Tensor(shape=(1,), dtype=np.float32)}
+    if table.labels:
+        label = tfds.features.ClassLabel(names=list(table.labels))
+        answer = {sources.LABELS: tfds.features.Sequence(label)} if table.multi_label else {"label": label}
     folder = store(
         table.source,
         data_name(Path(table.source)),
@@ -104,6 +104,11 @@ def _examples(table: TableData, split: Split, advance: Callable[[int], None]) ->
     """Yields a key and the example of each row of a split."""
     for number, (row, truth, its) in enumerate(zip(table.features, table.truth, table.splits, strict=True)):
         if its == split:
-            answer = {"label": int(truth)} if table.labels else {"target": np.array([truth], np.float32)}
-            yield f"{number:09}", {"features": row, **answer}
+            yield f"{number:09}", {"features": row, **_answer(table, truth)}
             advance(1)
+
+
+def _answer(table: TableData, truth: Any) -> dict[str, Any]:
+    if table.multi_label:
+        return {sources.LABELS: np.flatnonzero(truth).tolist()}
+    return {"label": int(truth)} if table.labels else {"target": np.array([truth], np.float32)}

@@ -11,13 +11,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import label_sets
 from pipelines.data.own.item import Item, split_of
+from pipelines.data.roots import TABLES
 from serving.errors import ImageError
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
 # Names of columns, in order of preference and in any case.
 IMAGE = ("image", "path", "file", "file_name", "filename", "image_path", "filepath", "img")
-LABEL = ("label", "class", "class_name", "target", "category")
+LABEL = ("label", "class", "class_name", "target", "category", "labels", "classes", "tags")
 SPLIT = ("split", "set", "subset", "fold")
 # Files of Hugging Face's `imagefolder`, next to the images.
 METADATA = ("metadata.csv", "metadata.parquet")
@@ -25,7 +26,7 @@ METADATA = ("metadata.csv", "metadata.parquet")
 
 def matches(path: Path) -> bool:
     """Returns whether the data are a table, or a folder with one in the form of Hugging Face's `imagefolder`."""
-    return (path.is_file() and path.suffix.lower() in SUFFIXES) or (path.is_dir() and _metadata(path) is not None)
+    return (path.is_file() and path.suffix.lower() in TABLES) or (path.is_dir() and _metadata(path) is not None)
 
 
 def has_images(table: Path) -> bool:
@@ -122,7 +123,7 @@ def rows(
     first: int = 0,
     classes: Sequence[str] | None = None,
 ) -> Iterator[Item]:
-    """Lists the images of some rows.
+    """Lists the images of some rows; the label of a row without one is empty.
 
     Args:
         batch: the rows; it may lack the column of images.
@@ -133,22 +134,29 @@ def rows(
         classes: names of the classes, if labels are their numbers.
 
     Raises:
-        UserError: a row has no label, no image, or an unknown split.
+        UserError: a row has no image, or an unknown split.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
     has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
-        name = image(number) if has_paths else where
-        if label is None or name is None:
-            raise UserError(f"{where} has no {'label' if label is None else 'image'}. Complete or remove it.")
+        # Of a row without a label, the row is named, where it can be completed.
+        name = image(number) if has_paths and label is not None else where
+        if name is None:
+            raise UserError(f"{where} has no image. Complete or remove it.")
         yield Item(
             name,
-            classes[label] if classes else str(label),
+            _label(label, classes),
             partial(_read, image, number, table.parent, where),
             split_of(str(values["split"][number]), where) if "split" in values else None,
             str(values["group"][number]) if "group" in values else None,
         )
+
+
+def _label(value: Any, classes: Sequence[str] | None) -> str | tuple[str, ...]:
+    if isinstance(value, list):
+        return label_sets.distinct(classes[one] if classes else str(one) for one in value if one is not None)
+    return "" if value is None else classes[value] if classes else str(value)
 
 
 def _metadata(folder: Path) -> Path | None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import label_sets
 from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split
 
 # Fields of a JSON member that may hold the label.
@@ -45,7 +46,7 @@ def _split(path: Path) -> Split | None:
 
 def _members(file: Path, split: Split | None) -> Iterator[Item]:
     images: dict[str, tarfile.TarInfo] = {}
-    labels: dict[str, str] = {}
+    labels: dict[str, str | tuple[str, ...]] = {}
     try:
         with tarfile.open(file) as tar:
             for member in tar:
@@ -71,7 +72,7 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
         )
 
 
-def _label(extension: str, content: bytes, where: str) -> str:
+def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:
     try:
         text = content.decode().strip()
         if extension == "cls":
@@ -81,7 +82,8 @@ def _label(extension: str, content: bytes, where: str) -> str:
         raise UserError(f"{where} cannot be read: {error}.") from error
     for field in FIELDS:
         if isinstance(found, dict) and field in found:
-            return str(found[field])
+            value = found[field]
+            return label_sets.distinct(map(str, value)) if isinstance(value, list) else str(value)
     raise UserError(f"{where} has no label. Expected one of the fields {', '.join(FIELDS)}.")
 
 

@@ -10,7 +10,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import MEASURED, Run, open_run
 from pipelines.studies.framework import tables
 from pipelines.training import evaluation, metrics_file
-from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.evaluation import AnyEvaluation, Evaluation, Regression
 from pipelines.training.metrics_file import Row
 from pipelines.training.probe import PROBE_FILE
 
@@ -31,7 +31,7 @@ class Result:
     seed: int
     run: Run
     rows: tuple[Row, ...]
-    evaluation: Evaluation | Regression | None
+    evaluation: AnyEvaluation | None
 
     @property
     def accuracy(self) -> float | None:

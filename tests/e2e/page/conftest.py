@@ -15,7 +15,7 @@ from tests.endpoint import Endpoint, add_bad_version
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, its copy `other`, `photographs`, the tables `houses` and `sales`, and `damaged`."""
+    """A repository with `digits`, its copy `other`, `photographs`, three models of tables, and `damaged`."""
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
     shutil.copytree(models / "digits", models / "other")
@@ -23,6 +23,7 @@ def models(repository, tmp_path_factory):
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "other"}))
     table_model.write(models / "houses" / "1", regression=True)
     table_model.write(models / "sales" / "1")
+    table_model.write(models / "tags" / "1", multi_label=True, age="day")
     add_bad_version(models / "digits", 2)
     (models / "damaged").mkdir()
     (models / "digits" / "2").rename(models / "damaged" / "1")

@@ -77,11 +77,11 @@ def test_the_manifest_of_a_table_is_read(table):
 def test_the_manifest_of_images_says_nothing_about_tables(version):
     found = read(version)
     assert (found.is_table, found.columns, found.predicted) == (False, (), "probabilities")
-    assert "target" not in found.model_dump()
+    assert not {"target", "multi_label"} & found.model_dump().keys()
 
 
-def columns(*names, categories=None):
-    made = [{"name": name, "categories": categories} for name in names]
+def columns(*names, **more):
+    made = [{"name": name, "categories": None, **more} for name in names]
     return {"name": "row", "shape": [None, 3], "columns": made}
 
 
@@ -96,6 +96,8 @@ def columns(*names, categories=None):
         ({"pictures": "digit"}, "neither a conversion of images nor maps"),
         ({"outputs": {}}, "is missing|classes need labels"),
         ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|1 labels and 2 gates"),
+        ({"multi_label": True, "labels": []}, "a regression has no classes|classes need labels"),
+        ({"input": columns("a", "b", "c", date="year")}, "Input should be 'day' or 'time'"),
     ],
 )
 def test_the_manifest_of_a_table_must_agree_with_itself(table, changes, said):

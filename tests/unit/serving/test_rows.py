@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from serving.errors import RequestError
 from serving.manifest import Column
-from serving.rows import WARNINGS, category_index, check, decode, encode
+from serving.rows import WARNINGS, category_index, check, days, decode, encode
 from tests import table_model
 
 COLUMNS = tuple(Column(**column) for column in table_model.COLUMNS)
@@ -122,3 +122,46 @@ def test_numbers_of_any_type_are_rows():
 def test_numbers_that_no_row_has_are_refused(row, said):
     with pytest.raises(RequestError, match=said):
         check(np.array([[0, 0, 0], row]), HOUSES)
+
+
+DATED = SimpleNamespace(
+    name="houses",
+    columns=(Column(name="day", categories=None, date="day"), Column(name="time", categories=None, date="time")),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1970-01-02", 1),
+        (" 1970-01-02T12:00 ", 1.5),
+        ("1970-01-02 06:00:00", 1.25),
+        ("1970-01-02T01:00+01:00", 1),
+        ("1970-01-02T00:00:00Z", 1),
+        ("1969-12-31", -1),
+        ("2026-11-26", 20783),
+        ("yesterday", None),
+        ("2026-13-01", None),
+        ("", None),
+    ],
+)
+def test_dates_are_days_since_1970(text, number):
+    assert days(text) == number
+
+
+def test_dates_are_texts_or_numbers():
+    found = encode([{"day": "2026-11-26", "time": "2026-11-26T12:00"}, [20783, 20783.5], {}], DATED).values
+    np.testing.assert_array_equal(found, np.float32([[20783, 20783.5], [20783, 20783.5], [NAN, NAN]]))
+    assert decode(found[0], DATED.columns) == {"day": "2026-11-26", "time": "2026-11-26T12:00:00"}
+    assert decode(found[2], DATED.columns) == {"day": None, "time": None}
+    with pytest.raises(RequestError, match=r"row 1: day must be a date such as 2026-11-26 or null\. Received: 'soon'"):
+        encode([{"day": "soon"}], DATED)
+    # In other columns, a date is a text.
+    with pytest.raises(RequestError, match="rooms must be a number or null"):
+        encode([{"rooms": "2026-11-26"}], HOUSES)
+
+
+@given(st.lists(st.tuples(*[st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False)] * 2)))
+def test_decoded_dates_are_those_that_were_encoded(rows):
+    found = encode(rows, DATED).values
+    np.testing.assert_array_equal(encode([decode(row, DATED.columns) for row in found], DATED).values, found)

@@ -170,3 +170,17 @@ def test_the_labels_of_classes_must_be_those_of_the_manifest(models):
     seal(models / "sales" / "1")
     with pytest.raises(ModelError, match="labels of the manifest"):
         tried(models / "sales" / "1")
+
+
+def test_a_version_with_any_number_of_classes_is_tried_on_its_own_rows(tmp_path):
+    folder = table_model.write(tmp_path / "tags" / "1", multi_label=True)
+    opened = open_model(folder)
+    assert opened.manifest.multi_label
+    assert [sample.label for sample in opened.samples.shown] == ["yes", "no, later"]
+    assert tried(folder).manifest.labels == table_model.LABELS
+    with np.load(folder / manifest.REFERENCE) as arrays:
+        changed = {**arrays, "classes": table_model.CLASSES}
+    np.savez(folder / manifest.REFERENCE, **changed)
+    seal(folder)
+    with pytest.raises(ModelError, match="has classes that its rows or the manifest do not have"):
+        open_model(folder)

@@ -104,6 +104,7 @@ configs = st.builds(
     data=names,
     target=maybe(names),
     task=st.sampled_from(["auto", "classification", "regression"]),
+    label_separator=maybe(st.text(min_size=1, max_size=3)),
     preprocess=preprocesses,
     augment=augments,
     optimizer=optimizers,

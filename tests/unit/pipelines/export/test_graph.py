@@ -158,3 +158,11 @@ def test_batch_normalization_is_folded_into_the_kernels():
     expected = tf.nn.softmax(model(given / np.float32(255), training=False))
     np.testing.assert_allclose(predict(given)["probabilities"], expected, atol=1e-5)
     assert np.ptp(expected) > 0.05
+
+
+def test_independent_probabilities_are_sigmoids():
+    model = tiny_net()
+    logits = np.asarray(model(images(5) / np.float32(255), training=False), "float64")
+    found = prediction(model, FITTED, LABELS, multi_label=True)(images(5))
+    np.testing.assert_allclose(found["probabilities"], 1 / (1 + np.exp(-logits)), atol=1e-6)
+    np.testing.assert_array_equal(found["class_id"], logits.argmax(-1))

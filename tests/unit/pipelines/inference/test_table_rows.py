@@ -112,3 +112,30 @@ def test_a_missing_or_damaged_file_is_reported(tmp_path, name):
     (tmp_path / name).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"cannot be read|lacks the columns"):
         read(tmp_path / name, COLUMNS, "price", ())
+
+
+def test_texts_in_a_column_of_dates_are_dates(tmp_path):
+    dated = (Column(name="built", categories=None, date="time"),)
+    for name, content in (
+        ("a.csv", "built\n1970-01-02\n1970-01-02 12:00\nNA\n"),
+        ("a.csv", "built,x\n1970-01-02T00:00+00:00,\n1.5,\n,\n"),
+        ("a.parquet", {"built": ["1970-01-02", "1970-01-02T12:00:00", None]}),
+    ):
+        found = read(written(tmp_path / name, content), dated, "", ()).values
+        np.testing.assert_array_equal(found.ravel(), [1, 1.5, np.nan])
+    with pytest.raises(UserError, match=r"row 2 of .*: built must be a date such as 2026-11-26\. Received: 'soon'"):
+        read(written(tmp_path / "a.csv", "built\n1970-01-02\nsoon\n"), dated, "", ())
+
+
+def test_rows_with_any_number_of_classes_have_a_truth_for_each(tmp_path):
+    labels, options = ("no", "yes"), {"multi_label": True}
+    given = "city,rooms,age,{}\n"
+    path = written(tmp_path / "a.csv", given.format("sold") + ",,,yes;no\n,,,\n,,,other;yes\n")
+    expected = [[1, 1], [0, 0], [0, 1]]
+    np.testing.assert_array_equal(read(path, COLUMNS, "sold", labels, separator=";", **options).truth, expected)
+    # Without a separator, a cell cannot be split.
+    assert read(path, COLUMNS, "sold", labels, **options).truth is None
+    path = written(tmp_path / "a.csv", given.format("no,yes") + ",,,1,1\n,,,0,0\n,,,0,1\n,,,,1\n")
+    found = read(path, COLUMNS, "no,yes", labels, **options).truth
+    np.testing.assert_array_equal(found, [*expected, [np.nan, np.nan]])
+    assert read(written(tmp_path / "b.csv", "city,rooms,age\n,,1\n"), COLUMNS, "sold", labels, **options).truth is None

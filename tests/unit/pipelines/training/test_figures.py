@@ -34,10 +34,11 @@ def test_learning_curves_show_what_was_measured(figure, epochs, validation):
     figure.canvas.draw()
 
 
-def test_without_accuracy_the_mean_error_is_shown(figure):
-    names = {"accuracy": "mae", "val_accuracy": "val_mae"}
+@pytest.mark.parametrize(("metric", "title"), [("mae", "mean absolute error"), ("f1", "macro F1")])
+def test_without_accuracy_another_score_is_shown(figure, metric, title):
+    names = {"accuracy": metric, "val_accuracy": f"val_{metric}"}
     figures.learning_curve(figure, [{names.get(key, key): row[key] for key in row} for row in rows(3)], "toy")
-    assert [axes.get_title() for axes in figure.axes] == ["loss", "mean absolute error"]
+    assert [axes.get_title() for axes in figure.axes] == ["loss", title]
     assert len(figure.axes[1].lines) == 2
     figure.canvas.draw()
 

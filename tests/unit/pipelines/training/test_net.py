@@ -189,3 +189,22 @@ def test_a_schedule_knows_the_steps_of_the_whole_run():
     assert float(optimizer.learning_rate) == pytest.approx(0.25)
     optimizer.iterations.assign(30)
     assert float(optimizer.learning_rate) == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_any_number_of_classes_have_a_logit_each(smoothing):
+    config = toy_config(label_smoothing=smoothing)
+    data = dataclasses.replace(DATA, multi_label=True)
+    model = net.compiled(net.build(config, data, "float32"), config, "float32", 10, False, task=data.task)
+    images = np.random.default_rng(0).random((6, 8, 8, 1), "float32")
+    truth = np.eye(4, dtype="float32")[[0, 1, 2, 3, 0, 1]]
+    truth[0] = 1
+    truth[1] = 0
+    logits = model.predict(images, verbose=0).astype("float64")
+    targets = truth * (1 - smoothing) + smoothing / 2
+    expected = (np.logaddexp(0, logits) - targets * logits).mean()
+    found = model.evaluate(images, truth, batch_size=4, return_dict=True, verbose=0)
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    assert found["label_accuracy"] == pytest.approx(((logits > 0) == truth).mean())
+    assert set(found) == {"loss", "label_accuracy", "f1"}
+    assert dataclasses.replace(DATA, labels=()).task == "regression"

@@ -31,14 +31,24 @@ def test_a_line_per_epoch_without_a_terminal():
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_regression_shows_its_mean_error(terminal):
+@pytest.mark.parametrize(
+    ("logs", "short", "long"),
+    [
+        ({"mae": 0.5, "val_mae": 0.75}, "error 0.5  val 0.75", "mean error 0.5  validation 0.75"),
+        (
+            {"label_accuracy": 0.9, "f1": 0.5, "val_f1": 0.75},
+            "F1 0.500  val 0.75",
+            "labels right 90.00%  macro F1 0.500  validation 0.750",
+        ),
+    ],
+)
+def test_other_tasks_show_their_own_scores(terminal, logs, short, long):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
     with TrainingProgress(console, epochs=1, steps_per_epoch=1, batch_size=10, progress=Progress()) as bar:
         bar.on_train_begin()
         bar.on_epoch_begin(0)
-        bar.on_epoch_end(0, {"loss": 1.25, "mae": 0.5, "val_mae": 0.75})
-    shows = "error 0.5  val 0.75" if terminal else "mean error 0.5  validation 0.75"
-    assert f"loss 1.25{'0' if terminal else '00'}  {shows}" in console.file.getvalue()
+        bar.on_epoch_end(0, {"loss": 1.25, **logs})
+    assert f"loss 1.25{'0' if terminal else '00'}  {short if terminal else long}" in console.file.getvalue()
 
 
 def test_a_bar_on_a_terminal():

@@ -202,3 +202,81 @@ def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
 def test_an_endpoint_without_the_model_is_reported(endpoint, rows, capsys, name, said):
     assert main(["predict", name, str(rows), "--url", "http://here"]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory):
+    """A model whose rows have any number of classes, with a column of dates; read only."""
+    return table_model.write(tmp_path_factory.mktemp("several") / "tags" / "1", multi_label=True, age="day")
+
+
+TAGGED = "rooms,age,city,sold\n4,1970-01-11,Rome,later|yes\n2.1,1970-01-01,Oslo,\n0,,,later|other\n"
+
+
+def test_any_number_of_classes_are_shown_and_scored(tags, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    path = tmp_path / "rows.csv"
+    path.write_text(TAGGED)
+    assert main(["predict", str(tags), str(path)]) == 0
+    out = capsys.readouterr().out
+    expected = table_model.expected(np.float32([[4, 10, 1], [2.1, 0, 2], [0, 0, -1]]), multi_label=True)
+    probabilities = expected["probabilities"]
+    present = [[table_model.LABELS[place] for place in np.argsort(-row) if row[place] > 0.5] for row in probabilities]
+    assert [row[1] for row in cells(out)] == [", ".join(names) for names in present]
+    assert [row[-1] for row in cells(out)] == ["later, yes", "none", "later"]
+    truth = np.array([[0, 1, 1], [0, 0, 0], [0, 1, 0]]) == 1
+    right = (probabilities > 0.5) == truth
+    assert f"3 rows; labels right {right.mean():.1%}, all of a row for {right.all(1).mean():.1%}\n" in out
+    assert main(["predict", str(tags), str(path), "--format", "json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["labels"] for one in found] == present
+    out = tmp_path / "out.parquet"
+    assert main(["predict", str(tags), str(path), "--out", str(out)]) == 0
+    written = pq.read_table(out)
+    assert written["labels"].to_pylist() == present
+    assert written["true"].to_pylist() == [["later", "yes"], [], ["later"]]
+    assert capsys.readouterr().out.startswith(f"{out}: 3 rows; labels right ")
+
+
+class Killed(BaseException):
+    """Ends a job between two batches."""
+
+
+def test_an_interrupted_file_is_resumed(models, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "BATCH", 10)
+    monkeypatch.setattr("pipelines.inference.job.GROUP", 20)
+    path, out = tmp_path / "rows.csv", tmp_path / "out.parquet"
+    lines = [f"{number % 9},{number},Rome,{number % 2}" for number in range(95)]
+    path.write_text("\n".join(["rooms,age,city,price", *lines]) + "\n")
+    words = ["predict", str(models / "houses" / "1"), str(path), "--out", str(out)]
+    assert main([*words[:-1], str(tmp_path / "whole.parquet")]) == 0
+    score = capsys.readouterr().out.partition(": 95 rows; ")[2].partition(";")[0]
+    work, done = tables.batches, []
+
+    def killed(*arguments):
+        for batch in work(*arguments):
+            if len(done) == 6:
+                raise Killed
+            done.append(len(batch))
+            yield batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "batches", killed)
+        with pytest.raises(Killed):
+            main(words)
+    assert not out.exists()
+    # Another table, or other options, would not continue this file.
+    assert main([*words, "--explain"]) == 2
+    assert "was begun by another job: explain was False and is now True" in capsys.readouterr().err
+    path.write_text(path.read_text() + "1,1,Rome,1\n")
+    assert main(words) == 2
+    assert "rows was rows.csv, " in capsys.readouterr().err
+    path.write_text("\n".join(["rooms,age,city,price", *lines]) + "\n")
+    assert main(words) == 0
+    # The first row of an attempt is predicted once more, for the columns of the file.
+    assert capsys.readouterr().out.startswith(f"{out}: 95 rows (50 by earlier attempts); {score}; ")
+    assert pq.read_table(out).equals(pq.read_table(tmp_path / "whole.parquet"))
+    assert pq.read_table(out)["row"].to_pylist() == list(range(1, 96))
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{out} is already complete, with 95 rows. Remove it to start over.\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out.parquet", "rows.csv", "whole.parquet"]

@@ -39,7 +39,7 @@ def test_models_come_with_facts_about_their_versions(complete):
     assert facts == {
         "version": 1, "created": "2030-01-01T00:00:00+00:00", "net": "tiny", "parameters": 48, "data": "mnist",
         "test_accuracy": 0.75, "test_images": 8, "gates": True, "maps": True, "samples": ["zero", "two"], "rows": [],
-        "test_mae": None, "test_r2": None,
+        "test_mae": None, "test_map": None, "test_r2": None,
     }  # fmt: skip
 
 

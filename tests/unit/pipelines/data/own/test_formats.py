@@ -172,3 +172,41 @@ def test_arrays_must_be_images_and_labels(tmp_path, arrays):
 def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("path,label\na.png,007\nb.png,7\n")
     assert [item.label for item in find_items(tmp_path / "a.csv")] == ["007", "7"]
+
+
+def named(path, rows, separator=None):
+    (path / "a.csv").write_text("path,tags\n" + "".join(f"{name},{tags}\n" for name, tags in rows))
+    return [(item.name, item.label) for item in find_items(path / "a.csv", separator=separator)]
+
+
+def test_an_image_may_have_any_number_of_classes(tmp_path):
+    rows = [("0.png", "cat|dog"), ("1.png", "dog"), ("2.png", "")]
+    expected = [("0.png", ("cat", "dog")), ("1.png", ("dog",)), ("row 3 of a.csv", ())]
+    assert named(tmp_path, rows, "|") == expected
+    with pytest.raises(UserError, match=r"row 3 of a\.csv has no label"):
+        named(tmp_path, rows)
+    table = pa.table({"image": [b"", b"", b""], "labels": [["cat", "dog"], ["dog"], []]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert [item.label for item in find_items(tmp_path / "a.parquet")] == [("cat", "dog"), ("dog",), ()]
+    # What Hugging Face has saved holds numbers of classes.
+    features = {"labels": {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "List"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    saved = pa.table({"image": [b"", b""], "labels": [[0, 1], []]}).replace_schema_metadata(metadata)
+    with pa.OSFile(str(tmp_path / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, saved.schema) as stream:
+        stream.write_table(saved)
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+    assert [item.label for item in find_items(tmp_path)] == [("cat", "dog"), ()]
+
+
+def test_classes_of_folders_and_archives_are_separated_too(tmp_path):
+    for name in ("cat,dog", "dog"):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        (tmp_path / "folder" / name / "0.png").touch()
+    assert [item.label for item in find_items(tmp_path / "folder", None, ",")] == [("cat", "dog"), ("dog",)]
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        files = {"0.png": b"", "0.json": b'{"label": ["cat", "dog"]}', "1.png": b"", "1.cls": b"a"}
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    assert [item.label for item in find_items(tmp_path / "a.tar")] == [("cat", "dog"), ("a",)]

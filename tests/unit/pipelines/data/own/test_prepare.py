@@ -189,3 +189,52 @@ def test_a_target_is_for_tables_of_numbers(tmp_path, console):
     said = console.file.getvalue()
     assert "left out: country is the same in every row" in said
     assert "test rows, 6 columns; regression, because price is a number" in said
+
+
+def test_images_with_any_number_of_classes_are_read_back_from_memory_and_disk(tmp_path, console):
+    labels = ["red|round", "", "round", "red"] * 6
+    lines = [f"{number}.png,{label}" for number, label in enumerate(labels)]
+    for number in range(len(labels)):
+        Image.new("RGB", (9, 9), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    (tmp_path / "table.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    data = config(tmp_path / "table.csv", label_separator="|", image_size=(9,))
+    prepared = resolved(data, None, console).data
+    info = sources.describe(prepared)
+    assert (info.labels, info.multi_label, info.task) == (("red", "round"), True, "multi_label")
+    assert "note: images without a class: 6" in console.file.getvalue()
+    expected = {(number, *("red" in label, "round" in label)) for number, label in enumerate(labels)}
+    for memory in (sources.MEMORY, 10):
+        found = set()
+        for split in ("train", "validation", "test"):
+            examples = sources.load(prepared, split, memory=memory)
+            images = examples.images if memory > 10 else np.concatenate(list(examples.images))
+            assert examples.labels.dtype == np.uint8
+            found |= {(int(image[0, 0, 0]), *row) for image, row in zip(images, examples.labels, strict=True)}
+        assert found == expected
+    # A prepared data set keeps its separator; one class each needs none.
+    assert resolved(data.model_copy(update={"data": prepared}), None, console).data == prepared
+    plain = resolved(config(shapes.write(tmp_path / "shapes", 4)), None, console).data
+    with pytest.raises(UserError, match=r"has one class for each image\. Leave out --label-separator"):
+        resolved(config(plain, label_separator="|"), None, console)
+
+
+def test_published_images_with_several_classes_are_prepared_too(tmp_path, console):
+    labels = tfds.features.Sequence(tfds.features.ClassLabel(names=("red", "round")))
+    features = tfds.features.FeaturesDict({"image": tfds.features.Image(shape=(None, None, 3)), "labels": labels})
+    sets = [["red", "round"], ["round"], [], ["red"]]
+    examples = [
+        (str(number), {"image": np.full((9 + number, 8, 3), number, np.uint8), "labels": sets[number % 4]})
+        for number in range(16)
+    ]
+    builder = tfds.dataset_builders.AdhocBuilder(
+        name="tagged", version="1.0.0", features=features, split_datasets={"train": examples}, data_dir=tmp_path
+    )
+    builder.download_and_prepare()
+    prepared = resolved(config(builder.data_dir, image_size=(8,)), None, console).data
+    info = sources.describe(prepared)
+    assert (info.labels, info.multi_label) == (("red", "round"), True)
+    train = sources.load(prepared, "train")
+    found = {tuple(np.flatnonzero(row)) for row in train.labels}
+    assert found <= {(0, 1), (1,), (), (0,)}
+    for image, row in zip(train.images, train.labels, strict=True):
+        assert sorted(np.array(("red", "round"))[row == 1]) == sorted(sets[int(image[0, 0, 0]) % 4])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
+from pipelines.core.run import DataRecord
 from pipelines.data.own import rows
 from pipelines.data.own.columns import CATEGORIES
 from tests import houses, shapes
@@ -259,3 +260,77 @@ def test_columns_are_described(tmp_path):
     assert by_name["city"].kind == "category"
     assert by_name["city"].values.startswith("3: ")
     assert set(found.left_out) == {"id", "country"}
+
+
+TAGS = ["big;new", "new", "", "big"] * 15
+FLAGS = {"big": [1, 0, 0, 1] * 15, "new": [1, 1, 0, 0] * 15}
+
+
+@pytest.mark.parametrize(
+    ("columns", "suffix", "options"),
+    [
+        ({"tags": TAGS}, ".csv", {"target": "tags", "separator": ";"}),
+        ({"tags": TAGS}, ".parquet", {"target": "tags", "separator": ";"}),
+        ({"tags": [tags.split(";") if tags else [] for tags in TAGS]}, ".parquet", {"target": "tags"}),
+        (FLAGS, ".csv", {"target": "big,new"}),
+        ({name: [bool(flag) for flag in flags] for name, flags in FLAGS.items()}, ".parquet", {"target": "big,new"}),
+    ],
+)
+def test_rows_may_have_any_number_of_classes(written, columns, suffix, options):
+    path = written(with_x(**columns), suffix)
+    found = rows.read(path, **options)
+    assert (found.labels, found.multi_label, [one.name for one in found.columns]) == (("big", "new"), True, ["x"])
+    np.testing.assert_array_equal(found.truth, np.column_stack([*FLAGS.values()]))
+    assert found.truth.dtype == np.uint8
+    assert rows.class_counts(found.truth, 2).tolist() == [30, 30]
+    assert "rows without a class: 15." in found.notes
+    assert set(found.splits) == {"train", "validation", "test"}
+    assert found.task == "classification, any number of classes for each row"
+    # The same rows, read for a net that was trained on them.
+    shape, separator = found.features.shape[1:], options.pop("separator", None)
+    facts = {"labels": found.labels, "columns": found.columns, "target": found.target, "multi_label": True}
+    record = DataRecord(name="t", version="1.0.0", shape=shape, counts={}, **facts)
+    features, truth = rows.read_as(path, record, separator)
+    np.testing.assert_array_equal(truth, found.truth)
+    np.testing.assert_array_equal(features, found.features)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (with_x(a=[0, 2] * 30, b=[0, 1] * 30), {"target": "a,b"}, "the target a of .* must hold 0 or 1"),
+        (with_x(a=[0, 1] * 30, b=[0, 1] * 30), {"target": "a,c"}, r"has no column 'c'"),
+        (with_x(a=["p;q"] * 60), {"target": "a", "separator": ";", "task": "regression"}, "holds classes, and --task"),
+        (with_x(a=["p"] * 60), {"target": "a", "separator": ";"}, "the target a names one class. Expected two"),
+        (with_x(a=[f"n{one}" for one in range(60)]), {"target": "a", "separator": ";"}, "value in nearly every row"),
+        (
+            with_x(split=["test"] * 30 + ["train"] * 30, a=["p;q"] * 30 + ["q;r"] * 30),
+            {"target": "a", "separator": ";"},
+            "no training row has the a p",
+        ),
+    ],
+)
+def test_sets_of_classes_that_cannot_be_predicted_are_refused(written, columns, options, message):
+    with pytest.raises(UserError, match=message):
+        rows.read(written(columns), **options)
+
+
+def test_dates_are_told_apart(written):
+    days = [datetime.date(2020, 1, 1 + number % 28) for number in range(COUNT)]
+    times = [datetime.datetime(2020, 1, 1 + number % 28, 6 * (number % 4)) for number in range(COUNT)]
+    path = written(with_x(day=days, time=times, y=["a", "b"] * 30))
+    found = rows.read(path)
+    assert [(one.name, one.date) for one in found.columns] == [("x", None), ("day", "day"), ("time", "time")]
+    assert found.features[1, 2] == found.features[1, 1] + 0.25
+    record = DataRecord(
+        name="t", version="1.0.0", shape=(3,), labels=("a", "b"), counts={}, columns=found.columns, target="y"
+    )
+    assert "date" not in record.model_dump()["columns"][0]
+    # Texts in a column of dates are dates too.
+    cells = {"x": numbers(2), "day": ["2020-01-02", None], "time": ["2020-01-01T06:00", "2020-01-01 12:00"]}
+    cells["y"] = ["a", "b"]
+    features, truth = rows.read_as(written(cells, ".parquet"), record)
+    np.testing.assert_array_equal(features[:, 1:], [[18263, 18262.25], [np.nan, 18262.5]])
+    assert truth.tolist() == [0, 1]
+    with pytest.raises(UserError, match=r"the column day of .* must hold dates\. Received: 'soon'"):
+        rows.read_as(written(cells | {"day": ["soon", None]}, ".parquet"), record)

@@ -59,3 +59,12 @@ def test_splits_of_the_data_are_kept():
     splits = ["test", "train", "validation"]
     assert assign(images("abc", splits=splits)) == splits
     assert assign([]) == []
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcde")).map(tuple), min_size=30, max_size=60), st.integers(0, 10**6))
+def test_every_class_of_several_is_trained_on(labels, start):
+    found = assign(images(labels, start=start))
+    assert {"train", "test", "validation"} >= set(found)
+    trained = {name for names, split in zip(labels, found, strict=True) if split == "train" for name in names}
+    assert trained == {name for names in labels for name in names}

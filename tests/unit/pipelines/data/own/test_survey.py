@@ -68,6 +68,10 @@ def test_too_few_classes_are_refused():
         refuse(survey(items("a", "a")), ["train", "train"], skip_damaged=False)
     with pytest.raises(UserError, match="b is a class without training images"):
         refuse(survey(items("a", "b")), ["train", "test"], skip_damaged=False)
+    with pytest.raises(UserError, match="b is a class without training images"):
+        refuse(survey(items(("a", "c"), ("a", "b"))), ["train", "test"], skip_damaged=False)
+    with pytest.raises(UserError, match="no image has a label, and a classifier needs two"):
+        refuse(survey(items((), ())), ["train", "train"], skip_damaged=False)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,9 @@ def test_too_few_classes_are_refused():
         ("ab", ("train", "train"), True, r"images with two labels: 1 \(0 = 1\)"),
         ("aa", ("train", "train"), True, "images that are there more than once: 1"),
         ("a" * 10 + "b", ("train",) * 11, False, "a has 10 images and b has 1"),
+        ((("a", "b"), (), ("b",)), ("train", "train", "test"), False, "images without a class: 1"),
+        ((("a", "b"), ("b",)), ("train", "train"), True, r"images with two sets of classes: 1 \(0 = 1\)"),
+        (((), ()), ("train", "train"), False, "images without a class: 2"),
     ],
 )
 def test_what_is_unusual_is_noted(labels, splits, same, expected):
