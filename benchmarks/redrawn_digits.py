@@ -82,13 +82,14 @@ BENCHMARK = Benchmark(
 
 def _see(model: Model, draw: Drawing, digits: np.ndarray) -> list[Seen]:
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        numbers = range(len(digits))
-        return list(executor.map(lambda number: model.see(_image(draw, digits, number), segments=True), numbers))
+        numbers, grey = range(len(digits)), model.manifest.is_grey
+        return list(executor.map(lambda number: model.see(_image(draw, digits, number, grey), segments=True), numbers))
 
 
-def _image(draw: Drawing, digits: np.ndarray, number: int) -> np.ndarray:
+def _image(draw: Drawing, digits: np.ndarray, number: int, grey: bool = False) -> np.ndarray:
     """Draws a digit, with random numbers of its own, and decodes the file."""
-    return image_files.decode(draw(digits[number], np.random.default_rng((SEED, number))), f"image {number}")
+    file = draw(digits[number], np.random.default_rng((SEED, number)))
+    return image_files.decode(file, f"image {number}", grey=grey)
 
 
 def _count(seen: Seen) -> int:

@@ -270,6 +270,11 @@ class Manifest(ManifestPart):
         return isinstance(self.input, RowInput)
 
     @property
+    def is_grey(self) -> bool:
+        """True if it takes grey images; false for colours and for tables."""
+        return isinstance(self.input, Input) and self.input.colour == "grey"
+
+    @property
     def unit(self) -> str:
         """One example of a batch, in messages: an image, or a row."""
         return ROW if self.is_table else INPUT

@@ -62,7 +62,8 @@ def _bare(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _predicted(model: Model, batch: list[Any]) -> int:
-    images = np.stack([model.to_input(image_files.decode(content, "")) for content in batch])
+    grey = model.manifest.is_grey
+    images = np.stack([model.to_input(image_files.decode(content, "", grey=grey)) for content in batch])
     return len(model.session.run([PROBABILITIES], {model.manifest.input.name: images})[0])
 
 

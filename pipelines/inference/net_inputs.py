@@ -45,7 +45,7 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
 
     def convert(image: Fetched) -> NetInput:
         try:
-            return NetInput(image.name, model.to_input(_decoded(image, model.side)), None)
+            return NetInput(image.name, model.to_input(_decoded(image, model)), None)
         except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 
@@ -62,9 +62,10 @@ def _size(content: bytes | Path | ImageError) -> int:
     return 0
 
 
-def _decoded(image: Fetched, side: int) -> np.ndarray:
+def _decoded(image: Fetched, model: Model) -> np.ndarray:
     if isinstance(image.content, ImageError):
         raise image.content
+    side, grey = model.side, model.manifest.is_grey
     if isinstance(image.content, Path):
-        return image_files.read(image.content, side)
-    return image_files.decode(image.content, image.name, side=side)
+        return image_files.read(image.content, side, grey)
+    return image_files.decode(image.content, image.name, side=side, grey=grey)

@@ -127,7 +127,9 @@ class Decoder:
         # Each thread waits for one process.
         self._threads = ThreadPoolExecutor(self.processes, "decode")
 
-    async def decode(self, file: bytes, name: str, to_input: Callable[[np.ndarray], T], side: int = SIDE) -> T:
+    async def decode(
+        self, file: bytes, name: str, to_input: Callable[[np.ndarray], T], side: int = SIDE, grey: bool = False
+    ) -> T:
         """Decodes a file.
 
         Args:
@@ -135,6 +137,7 @@ class Decoder:
             name: used in messages.
             to_input: converts the pixels, uint8 [height, width, 4], in another thread.
             side: see `serving.image_files.decode`.
+            grey: see `serving.image_files.decode`.
 
         Returns:
             The result of `to_input`.
@@ -146,15 +149,15 @@ class Decoder:
         """
         cost = estimate(file, side)
         if cost.light:
-            return await self._decode_here(lambda: to_input(image_files.decode(file, name, self.pixels, side)))
+            return await self._decode_here(lambda: to_input(image_files.decode(file, name, self.pixels, side, grey)))
         if cost.seconds > HOPELESS:
             raise LimitError(f"{name} would take about {cost.seconds:.0f} s to decode. {_ADVICE}")
         # No name for the future: an error's traceback would refer to it, and both would keep the file alive.
         return await asyncio.wrap_future(
-            self._enqueue(cost.seconds, lambda: to_input(self.decode_limited(file, name, side)))
+            self._enqueue(cost.seconds, lambda: to_input(self.decode_limited(file, name, side, grey)))
         )
 
-    def decode_limited(self, file: bytes, name: str, side: int = SIDE) -> np.ndarray:
+    def decode_limited(self, file: bytes, name: str, side: int = SIDE, grey: bool = False) -> np.ndarray:
         """Decodes a file like `serving.image_files.decode`, in a limited process, and waits for it.
 
         Raises:
@@ -162,7 +165,7 @@ class Decoder:
             LimitError: it takes too much time or memory.
         """
         try:
-            return self._children.call(_decode, file, name, self.pixels, side, self.seconds)
+            return self._children.call(_decode, file, name, self.pixels, side, grey, self.seconds)
         except EndedError:
             raise LimitError(
                 f"{name} takes more than {self.seconds} s or {self.memory // 2**20} MiB to decode. {_ADVICE}"
@@ -279,11 +282,11 @@ def _limit(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _decode(file: bytes, name: str, pixels: int, side: int, seconds: int) -> np.ndarray:
+def _decode(file: bytes, name: str, pixels: int, side: int, grey: bool, seconds: int) -> np.ndarray:
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     # The system kills the process at this limit, whatever it is doing.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, most))
-    return image_files.decode(file, name, pixels, side)
+    return image_files.decode(file, name, pixels, side, grey)

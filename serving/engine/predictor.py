@@ -237,7 +237,7 @@ class Predictor:
             # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
             see = partial(served.see, segments=request.segments)
             return [
-                await self._decoder.decode(file, name, see, served.side)
+                await self._decoder.decode(file, name, see, served.side, served.manifest.is_grey)
                 for name, file in zip(names, files, strict=True)
             ]
         finally:

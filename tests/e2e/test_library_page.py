@@ -11,8 +11,8 @@ import pytest
 import highway_keras
 
 DOCS = Path(__file__).parents[2] / "docs"
-# Run by test_tutorials.py and tests/unit/serving/test_examples.py.
-OTHERS = {DOCS / "serving.md", *DOCS.glob("tutorials/*.md")}
+# Run by test_tutorials.py, test_how_to_add.py and tests/unit/serving/test_examples.py.
+OTHERS = {DOCS / "how-to-add.md", DOCS / "serving.md", *DOCS.glob("tutorials/*.md")}
 
 
 def examples(page):

@@ -274,3 +274,36 @@ def test_the_first_of_two_images_in_a_jpeg_is_read():
     first = Image.new("L", SIZE[::-1], 40)
     encoded = saved(first, "MPO", save_all=True, append_images=[Image.new("L", (2, 2), 250)])
     np.testing.assert_allclose(decode(encoded, "a").astype(int), opaque(np.uint8(40)), atol=3)
+
+
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
+
+
+@pytest.mark.parametrize("size", [(61, 45), (1001, 703)])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"subsampling": 0}, {"progressive": True}, {"keep_rgb": True}, {"exif": ROTATED}, {"icc_profile": b"none"}],
+    ids=str,
+)
+def test_the_luminance_of_a_jpeg_is_that_of_its_colours(size, options):
+    # Not too strong: an encoder leaves values beyond those of RGB around the edges of others.
+    colours = 50 + pixels((5, 4, 3)) * (155 / 255)
+    file = saved(Image.fromarray(colours.astype(np.uint8)).resize(size, Image.Resampling.BICUBIC), "JPEG", **options)
+    for side in (SIDE, 20):
+        found, coloured = decode(file, "a", side=side, grey=True), decode(file, "a", side=side)
+        luminance = coloured[..., :3] @ (0.299, 0.587, 0.114)
+        np.testing.assert_allclose(found[..., :3].astype(int), np.dstack([luminance] * 3), atol=1)
+        assert (found[..., 3] == 255).all()
+
+
+@pytest.mark.parametrize(("mode", "form"), [("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("RGB", "WEBP")])
+def test_other_files_are_decoded_with_their_colours(mode, form):
+    file = saved(Image.fromarray(pixels((*SIZE, 3))).convert(mode), form)
+    np.testing.assert_array_equal(decode(file, "a", grey=True), decode(file, "a"))
+
+
+def test_a_grey_image_is_read_from_disk_without_its_colours(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(saved(Image.new("RGB", (9, 9), (200, 10, 10)), "JPEG"))
+    assert not np.ptp(read(tmp_path / "a.jpg", grey=True)[..., :3])
+    assert np.ptp(read(tmp_path / "a.jpg")[..., :3])

@@ -251,7 +251,7 @@ def test_no_more_images_are_in_memory_than_keep_the_threads_busy(job, tmp_path, 
 
     most = 0
 
-    def decode(content, name, side):
+    def decode(content, name, side, grey):
         nonlocal most
         most = max(most, Endless.taken - int(name))
         raise ImageError("none")

@@ -141,7 +141,7 @@ def test_a_file_that_takes_too_long_is_refused(monkeypatch, decoder):
 def test_cheaper_files_are_decoded_first_and_those_beyond_the_queue_refused(monkeypatch):
     free, began, order = threading.Event(), threading.Event(), []
 
-    def decode(self, file, name, side):
+    def decode(self, file, name, side, grey):
         began.set()
         free.wait(10)
         order.append(name)

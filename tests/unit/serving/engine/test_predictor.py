@@ -1,15 +1,18 @@
 """Requests whose version is gone, and deadlines."""
 
 import asyncio
+import io
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from serving.engine.predictor import Deadlines, Predictor
 from serving.engine.settings import Settings
 from serving.errors import GoneError, UnknownModelError
+from serving.model import Seen
 from serving.protocols.request import Request
 from serving.statistics import Statistics
 
@@ -27,10 +30,10 @@ def version(number, *, gone, columns=()):
     return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=SimpleNamespace(columns=columns))
 
 
-def predicted(tmp_path, served, look, find, count=1):
+def predicted(tmp_path, served, look, find, count=1, request=REQUEST):
     async def ask():
         predictor = Predictor(Settings(tmp_path), executor, look)
-        return await asyncio.gather(*(predictor.predict(served, REQUEST, find) for _ in range(count)))
+        return await asyncio.gather(*(predictor.predict(served, request, find) for _ in range(count)))
 
     with ThreadPoolExecutor(1) as executor:
         return asyncio.run(ask())
@@ -98,3 +101,19 @@ def test_deadlines_cancel_only_late_tasks():
         return found + later
 
     assert asyncio.run(main()) == ["in time", "late", "cancelled", "in time", "late"]
+
+
+@pytest.mark.parametrize("grey", [True, False])
+def test_the_colours_of_a_jpeg_are_decoded_only_for_nets_that_take_them(tmp_path, grey):
+    decoded = []
+
+    def see(rgba, segments):
+        decoded.append(rgba)
+        return Seen(np.zeros((1, 2, 2, 1), np.uint8), None)
+
+    served, file = version(1, gone=False), io.BytesIO()
+    served.see, served.side = see, 500
+    served.manifest = SimpleNamespace(is_grey=grey, input=SimpleNamespace(shape=(None, 2, 2, 1)))
+    Image.new("RGB", (9, 9), (200, 10, 10)).save(file, "JPEG")
+    predicted(tmp_path, served, lambda: None, lambda: served, request=Request(None, [file.getvalue()]))
+    assert (np.ptp(decoded[0][..., :3]) == 0) == grey

@@ -36,9 +36,9 @@ def test_all_bodies_together_are_limited(version):
 def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
     free = threading.Event()
 
-    def held(decoder, file, name, side):
+    def held(decoder, file, name, side, grey):
         free.wait(10)
-        return image_files.decode(file, name, side=side)
+        return image_files.decode(file, name, side=side, grey=grey)
 
     # A file that is decoded in the event loop's thread would keep the others from arriving.
     monkeypatch.setattr(decoding, "LIGHT", -1.0)
