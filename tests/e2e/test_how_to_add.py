@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    for title, text in re.findall(r"^## (.+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    for title, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
 # A few steps of a small net instead of the demo's training, and graphs that are quick to convert.
 SMALL = "train mnist_dense_10 --data mnist_5k --model.depth 3 --subset.train 200"
@@ -50,7 +50,7 @@ def run(line):
         from fastapi.testclient import TestClient
         from serving.engine.settings import Settings
         from serving.http.app import make_app
-        with TestClient(make_app(Settings(models=Path("models")))) as client:
+        with TestClient(make_app(Settings(models=Path()))) as client:
             for path in (words[-1].removeprefix("http://127.0.0.1:8501"), "/my_path"):
                 print(client.get(path).text)
     return 0
@@ -100,7 +100,6 @@ def home(tmp_path_factory):
         shutil.copytree(ROOT / package, folder / package)
     for blocks in SECTIONS.values():
         add(blocks, folder)
-    (folder / "models").mkdir()
     return folder
 
 
