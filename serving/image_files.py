@@ -209,6 +209,8 @@ def _decode(image: Image.Image, encoded: bytes, side: int, grey: bool) -> np.nda
             ratio = jpeg_ratio(*image.size, side)
             # Has no effect on the mode of grey and CMYK images.
             image.draft("L" if grey else None, (image.width // ratio, image.height // ratio))
+            # The file is in memory: parts of 64 KiB, as Pillow reads files, would only be copied.
+            image.decodermaxblock = len(encoded)
         image.load()
         # Read only now: in a PNG file, EXIF data may follow the pixels.
         orientation = image.getexif().get(_ORIENTATION, 1)

@@ -165,7 +165,7 @@ class Decoder:
             LimitError: it takes too much time or memory.
         """
         try:
-            return self._children.call(_decode, file, name, self.pixels, side, grey, self.seconds)
+            return self._children.call(_decode, self.seconds, file, name, self.pixels, side, grey)
         except EndedError:
             raise LimitError(
                 f"{name} takes more than {self.seconds} s or {self.memory // 2**20} MiB to decode. {_ADVICE}"
@@ -282,11 +282,11 @@ def _limit(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _decode(file: bytes, name: str, pixels: int, side: int, grey: bool, seconds: int) -> np.ndarray:
+def _decode(seconds: int, *arguments: Any) -> np.ndarray:
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     # The system kills the process at this limit, whatever it is doing.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, most))
-    return image_files.decode(file, name, pixels, side, grey)
+    return image_files.decode(*arguments)

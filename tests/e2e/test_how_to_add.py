@@ -14,20 +14,18 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    for title, text in re.findall(r"^## (.+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    for title, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
-# A few steps of a small net instead of the demo's training, and graphs that are quick to convert.
-SMALL = "train mnist_dense_10 --data mnist_5k --model.depth 3 --subset.train 200"
+# A few steps of small nets, one arm of the study, and the recipe's run in place of the demo's for the export.
 BUDGET = {
     "train my_recipe": "train my_recipe --subset.train 200",
-    "train demo --optimizer": f"{SMALL} --optimizer",
+    "train demo --optimizer": "train mnist_dense_10 --data mnist_5k --model.depth 3 --subset.train 200 --optimizer",
     "--epochs 4": "--epochs 1",
-    "train demo": f"{SMALL} --epochs 1 --run runs/demo",
-    "export runs/demo": "export runs/demo --to models/demo --pictures natural",
-    "--budget 0.001": "--budget 1e-06",
+    "export runs/demo": "export runs/my_recipe --to models/demo --pictures natural",
+    "--budget 0.001": "--budget 1e-06 --arms highway",
 }
-# The tests of the repository, and a run of hours.
-NOT_RUN = ("python -m pytest", "highway reproduce my-study --workers")
+# The tests of the repository, minutes of training, and a run of hours.
+NOT_RUN = ("python -m pytest", "highway train demo", "highway reproduce my-study --workers")
 # Runs the commands one after the other in one process, the runs of a study included.
 PROGRAM = """
 import shlex, sys
@@ -50,7 +48,7 @@ def run(line):
         from fastapi.testclient import TestClient
         from serving.engine.settings import Settings
         from serving.http.app import make_app
-        with TestClient(make_app(Settings(models=Path("models")))) as client:
+        with TestClient(make_app(Settings(models=Path()))) as client:
             for path in (words[-1].removeprefix("http://127.0.0.1:8501"), "/my_path"):
                 print(client.get(path).text)
     return 0
@@ -100,7 +98,6 @@ def home(tmp_path_factory):
         shutil.copytree(ROOT / package, folder / package)
     for blocks in SECTIONS.values():
         add(blocks, folder)
-    (folder / "models").mkdir()
     return folder
 
 
@@ -156,7 +153,7 @@ def test_what_trains_and_exports(home, shared, mnist_5k):
     assert [int(count.replace(",", "")) for count in counts] == [
         int(found) for found in re.findall(r"\b\d+_\d+\b", family)
     ]
-    for run in ("demo", "my_optimizer"):
+    for run in ("my_recipe", "my_optimizer"):
         assert (home / "runs" / run / "report.md").is_file()
     assert (home / "studies" / "trial" / "figures" / "learning_curves.png").is_file()
     (version,) = (home / "models" / "demo").glob("[0-9]*")

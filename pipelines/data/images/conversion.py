@@ -140,34 +140,45 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: Conve
     Returns:
         uint8 [height, width, channels].
     """
-    planes = shown(rgba)
-    stacked = grey(planes)[None] if channels == 1 else tf.stack(planes)
-    down, across = (tf.cast(size, tf.float32) for size in tf.unstack(tf.shape(rgba)[:2]))
+    planes = shown(rgba, channels)
+    down, across, _ = tf.unstack(tf.cast(tf.shape(rgba), tf.float32))
     # Height and width of the part of the image that becomes a pixel.
     cell = [down / height, across / width]
     if kind != "squashed":
         cell = [(tf.minimum if kind == "natural" else tf.maximum)(*cell)] * 2
-    rows, filled_rows = lanczos((down - cell[0] * height) / 2, cell[0], height, tf.shape(rgba)[0])
-    columns, filled_columns = lanczos((across - cell[1] * width) / 2, cell[1], width, tf.shape(rgba)[1])
-    small = rows @ stacked @ tf.transpose(columns)
+    rows, filled_rows = lanczos((down - cell[0] * height) / 2, cell[0], height, down)
+    columns, filled_columns = lanczos((across - cell[1] * width) / 2, cell[1], width, across)
+    small = rows @ planes @ tf.transpose(columns)
     if kind == "padded":
         small = tf.where(filled_rows[:, None] & filled_columns, small, BARS)
     return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8)
 
 
-def shown(rgba: tf.Tensor) -> Planes:
-    """Blends an image, uint8 [h, w, 4], onto white, as a viewer does."""
+def shown(rgba: tf.Tensor, channels: int = 3) -> tf.Tensor:
+    """Blends an image onto white, as a viewer does.
+
+    Args:
+        rgba: uint8 [h, w, 4].
+        channels: 3, or 1 for the luminance alone.
+
+    Returns:
+        float32 [channels, h, w], 0 to 255.
+    """
     *colour, alpha = tf.unstack(rgba, axis=-1)
     planes = _floats(colour)
-    return tf.cond(_is_opaque(alpha), lambda: planes, lambda: _over(planes, _share(alpha), WHITE))
+
+    def stacked(planes: Planes) -> tf.Tensor:
+        return tf.stack(planes) if channels == 3 else grey(planes)[None]
+
+    # Stacked in the branches: what a branch only passes on is copied.
+    return tf.cond(_is_opaque(alpha), lambda: stacked(planes), lambda: stacked(_over(planes, _share(alpha), WHITE)))
 
 
 def grey(planes: Planes) -> tf.Tensor:
     """Computes the luminance, float32 [h, w]; exact for grey pixels."""
     red, green, blue = planes
-    luminance = red * LUMINANCE[0] + green * LUMINANCE[1] + blue * LUMINANCE[2]
-    # The three weights do not sum to 1 in float32.
-    return tf.where((red == green) & (red == blue), red, luminance)
+    # The three weights do not sum to 1 in float32; differences of equal values are 0.
+    return red + (green - red) * LUMINANCE[1] + (blue - red) * LUMINANCE[2]
 
 
 def written(rgba: tf.Tensor) -> tf.Tensor:
@@ -202,7 +213,7 @@ def _share(alpha: tf.Tensor) -> tf.Tensor:
 
 
 def _is_opaque(alpha: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_min(tf.cast(alpha, tf.int32)) == OPAQUE
+    return tf.reduce_min(alpha) == OPAQUE
 
 
 def _over(planes: Planes, share: tf.Tensor, background: tf.Tensor | float) -> Planes:

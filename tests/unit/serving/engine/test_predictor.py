@@ -30,7 +30,7 @@ def version(number, *, gone, columns=()):
     return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=SimpleNamespace(columns=columns))
 
 
-def predicted(tmp_path, served, look, find, count=1, request=REQUEST):
+def predicted(tmp_path, served, look, find, *, count=1, request=REQUEST):
     async def ask():
         predictor = Predictor(Settings(tmp_path), executor, look)
         return await asyncio.gather(*(predictor.predict(served, request, find) for _ in range(count)))
