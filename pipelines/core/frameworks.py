@@ -36,7 +36,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
-    with _announced(console), _hushed(), _uncollected():
+    with _announced(console), hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
         import tensorflow as tf
@@ -96,12 +96,17 @@ def _uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    # The messages come from C++, which bypasses sys.stderr, so the file descriptor itself has to be redirected.
+def hushed(descriptor: int = 2) -> Iterator[None]:
+    """Shows messages of C++ code in the block only if it fails.
+
+    Args:
+        descriptor: file descriptor of the output, which C++ writes to without `sys.stdout` or `sys.stderr`.
+    """
+    sys.stdout.flush()
     sys.stderr.flush()
-    shown = os.dup(2)
+    shown = os.dup(descriptor)
     with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+        os.dup2(held.fileno(), descriptor)
         try:
             yield
         except Exception:
@@ -109,7 +114,7 @@ def _hushed() -> Iterator[None]:
             os.write(shown, held.read())
             raise
         finally:
-            os.dup2(shown, 2)
+            os.dup2(shown, descriptor)
             os.close(shown)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.core.errors import UserError, chain
+from pipelines.core.frameworks import hushed
 from pipelines.core.hosts import ADDRESSES, Hosts
 from pipelines.training.data_parallel import Replicas
 
@@ -115,8 +116,9 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
     if (found := jax.local_device_count()) < devices:
         raise UserError(f"process {hosts.index} has {found} of the {devices} devices that --devices asks for.")
     exchange = Exchange(hosts, devices)
-    # Connections are made with the first message, when all are here; later, some may be busy for long.
-    exchange.highest(0)
+    # The first message connects all, while none is busy with something long. Gloo prints its connections.
+    with hushed(1):
+        exchange.highest(0)
     return exchange
 
 

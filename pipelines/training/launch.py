@@ -11,7 +11,6 @@ from rich.console import Console
 from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
 from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
@@ -172,7 +171,7 @@ def follow(config: Config | None, path: Path, options: Options) -> Run:
 
 
 class _Led(Frozen):
-    """What the process that leads a run passes to the others first."""
+    """Run as the process that leads it passes it to the others."""
 
     config: Config
     record: Record

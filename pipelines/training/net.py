@@ -175,8 +175,8 @@ def _model(
         if has_state and placement.used(model) > 1:
             # Each replica would normalize by its part of a batch, and drop the same units as the others.
             raise UserError(
-                f"on TensorFlow, {config.recipe} trains on one device only, because its batch normalization, dropout or "
-                "frozen layers would give other results on several. Set KERAS_BACKEND=jax, or leave out --devices."
+                f"on TensorFlow, {config.recipe} trains on one device only: on several, its batch normalization, "
+                "dropout or frozen layers would give other results. Set KERAS_BACKEND=jax, or leave out --devices."
             )
         return model
     if devices is not None:

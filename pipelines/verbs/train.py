@@ -14,8 +14,8 @@ from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
-from pipelines.core.parsing import parse, parse_over
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
+from pipelines.core.parsing import parse, parse_over
 from pipelines.core.run import Run, open_run
 from pipelines.data.roots import refuse_unknown
 from pipelines.training import trackers
@@ -169,8 +169,8 @@ def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
         )
     if given.devices and given.devices > 1 and isinstance(given.gpus, int):
         raise UserError(
-            f"--gpus {given.gpus} chooses one GPU, and --devices {given.devices} takes the first {given.devices}. Leave "
-            "out --gpus; CUDA_VISIBLE_DEVICES chooses several."
+            f"--gpus {given.gpus} chooses one GPU, and --devices takes the first {given.devices}. Leave out --gpus; "
+            "CUDA_VISIBLE_DEVICES chooses several."
         )
 
 

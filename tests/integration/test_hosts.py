@@ -18,8 +18,11 @@ from pipelines.training import metrics_file
 from tests.killed_run import NEWEST, ROOT, differences
 
 # With dropout, so that there is state besides weights; every step is followed by a save.
-WORDS = """mnist_dense_10 --data mnist_5k --subset.train 200 --model.depth 3 --model.width 8 --model.dropout 0.2
-    --batch-size 50 --epochs 20 --precision float32 --checkpoint-steps 1""".split()
+WORDS = [
+    *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
+    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "20", "--precision", "float32"),
+    *("--checkpoint-steps", "1"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -33,20 +33,25 @@ def test_devices_that_divide_a_batch_are_accepted(machine):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "asked", "processes", "augment", "message"),
+    ("batch_size", "asked", "processes", "message"),
     [
-        (20, 5, 1, {}, "--devices 5 is more than this process has: 4. Lower it"),
-        (20, 3, 1, {}, "20 cannot be divided evenly among 3 devices. Choose --batch-size 18 or 21"),
-        (2, 3, 1, {}, "among 3 devices. Choose --batch-size 3"),
-        (20, None, 3, {}, "among 3 processes. Choose --batch-size 18 or 21"),
-        (20, 2, 3, {}, "among 3 processes with 2 devices each. Choose --batch-size 18 or 24"),
-        (21, None, 3, {"cutmix": 1.0}, "3 processes, with an even number of images each to mix.* 18 or 24"),
+        (20, 5, 1, "--devices 5 is more than this process has: 4. Lower it"),
+        (20, 3, 1, "20 cannot be divided evenly among 3 devices. Choose --batch-size 18 or 21"),
+        (2, 3, 1, "among 3 devices. Choose --batch-size 3"),
+        (20, None, 3, "among 3 processes. Choose --batch-size 18 or 21"),
+        (20, 2, 3, "among 3 processes with 2 devices each. Choose --batch-size 18 or 24"),
     ],
 )
-def test_others_are_refused_with_the_nearest_that_would_do(machine, batch_size, asked, processes, augment, message):
+def test_others_are_refused_with_the_nearest_that_would_do(machine, batch_size, asked, processes, message):
     machine(available=4, processes=processes)
     with pytest.raises(UserError, match=message):
-        check(batch_size, asked, **augment)
+        check(batch_size, asked)
+
+
+def test_images_are_mixed_within_a_process(machine):
+    machine(available=1, processes=3)
+    with pytest.raises(UserError, match=r"3 processes, with an even number of images each to mix. Choose .* 18 or 24"):
+        check(21, None, cutmix=1.0)
 
 
 def test_a_backend_without_several_devices_is_refused(machine, monkeypatch):

@@ -30,16 +30,10 @@ def test_a_message_arrives_as_it_was_sent(alone, message):
         ("RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes", False),
     ],
 )
-def test_the_loss_of_a_process_is_told_from_other_errors(text, lost):
-    error = jax.errors.JaxRuntimeError(text)
-    assert exchange.is_lost(error) is lost
-    try:
-        try:
-            raise error
-        finally:
-            raise RuntimeError("Array has been deleted")
-    except RuntimeError as last:
-        assert exchange.is_lost(last) is lost
+def test_the_loss_of_a_process_is_distinguished_from_other_errors(text, lost):
+    error, last = jax.errors.JaxRuntimeError(text), RuntimeError("Array has been deleted")
+    last.__context__ = error
+    assert (exchange.is_lost(error), exchange.is_lost(last)) == (lost, lost)
     assert not exchange.is_lost(RuntimeError(text))
 
 
