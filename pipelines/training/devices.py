@@ -1,5 +1,6 @@
 """The devices that each batch is divided among, and the processes that they belong to."""
 
+import functools
 import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -96,10 +97,16 @@ def scope(devices: int) -> AbstractContextManager[Any]:
     """
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return nullcontext()
+    return _strategy(devices).scope()
+
+
+@functools.cache
+def _strategy(devices: int) -> Any:
+    """Returns a strategy for all nets of this process: two strategies would take each other's messages for theirs."""
     import tensorflow as tf
 
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-    return tf.distribute.MirroredStrategy([f"{kind}:{number}" for number in range(devices)]).scope()
+    return tf.distribute.MirroredStrategy([f"{kind}:{number}" for number in range(devices)])
 
 
 def unrecorded(net: keras.Model, config: Config, accelerated: bool) -> int:

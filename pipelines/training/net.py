@@ -150,15 +150,17 @@ def compiled(
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
         model = _model(net, config, stack, accelerated, devices)
+        mirrored = not on_jax and placement.used(model) > 1
         model.compile(
             optimizer=optimizer,
             loss=loss,
             metrics=[metric],
             # On a CPU only stacks gain from XLA; convolutions become much slower.
-            jit_compile="auto" if accelerated or on_jax else stack is not None and placement.used(model) == 1,
-            steps_per_execution=steps_per_execution(
-                config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth
-            ),
+            jit_compile="auto" if accelerated or on_jax else stack is not None and not mirrored,
+            # With mirrored variables, TensorFlow cannot run a loop over steps.
+            steps_per_execution=1
+            if mirrored
+            else steps_per_execution(config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth),
         )
         model.optimizer.build(model.trainable_variables)
     return model

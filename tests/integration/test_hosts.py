@@ -112,10 +112,18 @@ def test_two_processes_train_one_run(trained):
     assert "starts" not in json.loads((alone / "run.json").read_bytes())
 
 
+def stamp(run):
+    """Returns when the state was saved; 0 if it was not, or while it is replaced."""
+    try:
+        return (run / NEWEST).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def wait_for_save(run, pair):
     """Waits until the leader of a pair has saved a state."""
-    before = (run / NEWEST).stat().st_mtime_ns if (run / NEWEST).exists() else 0
-    while not (run / NEWEST).exists() or (run / NEWEST).stat().st_mtime_ns == before:
+    before = stamp(run)
+    while stamp(run) in {0, before}:
         assert all(process.poll() is None for process in pair)
         time.sleep(0.01)
 
