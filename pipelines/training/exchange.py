@@ -5,6 +5,8 @@ They pass through the devices that train, so that the processes need no connecti
 
 import ipaddress
 import re
+import socket
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -20,8 +22,8 @@ HEARTBEAT = 15
 """Seconds without a sign of life after which a process counts as lost."""
 PATIENCE = 3600
 """Seconds to wait for the other processes; whoever started this one ends it earlier."""
-# What JAX, Gloo and NCCL say when a connection breaks. Their messages name no common type of error.
-LOST = re.compile(r"gloo|nccl|coordination|distributed service|heartbeat|connection|unavailable|deadline|peer", re.I)
+# What JAX, Gloo and NCCL say when a connection breaks, in errors of several types.
+LOST = re.compile(r"^(UNAVAILABLE|DEADLINE_EXCEEDED):|gloo|nccl|coordination service|heartbeat", re.IGNORECASE)
 
 
 class Exchange:
@@ -90,10 +92,12 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
         The exchange, once all processes are there.
 
     Raises:
-        UserError: the address cannot be used, or this process has fewer devices.
+        UserError: the address cannot be used, or some process has fewer devices.
     """
     import jax
 
+    if hosts.leads:
+        _refuse_busy_port(hosts.address)
     # It would take SIGTERM for itself.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -113,8 +117,12 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
             f"process {hosts.index} cannot use the address {hosts.address} ({_first_line(error)}). {ADDRESSES} must be "
             "host and a free port of process 0."
         ) from error
-    if (found := jax.local_device_count()) < devices:
-        raise UserError(f"process {hosts.index} has {found} of the {devices} devices that --devices asks for.")
+    fewest = min(Counter(device.process_index for device in jax.devices()).values())
+    if fewest < devices:
+        raise UserError(
+            f"--devices {devices} is more than every process has: {fewest}. Start all of them with the same command, on "
+            "machines with as many devices."
+        )
     exchange = Exchange(hosts, devices)
     # The first message connects all, while none is busy with something long. Gloo prints its connections.
     with hushed(1):
@@ -124,13 +132,28 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
 
 def is_lost(error: BaseException) -> bool:
     """Returns whether an error was caused by the loss of another process."""
-    import jax
+    return any(isinstance(link, RuntimeError | ValueError) and LOST.search(str(link)) for link in chain(error))
 
-    return any(isinstance(link, jax.errors.JaxRuntimeError) and LOST.search(str(link)) for link in chain(error))
+
+def _refuse_busy_port(address: str) -> None:
+    """Raises a `UserError` if this process cannot listen at an address; JAX would crash."""
+    host, port = _host(address), int(address.rpartition(":")[2])
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host if _is_loopback(address) else "", port))
+        except (OSError, OverflowError) as error:
+            raise UserError(
+                f"process 0 cannot listen at {address}: {error}. {ADDRESSES} must name a free port of process 0."
+            ) from error
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
+    host = _host(address)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

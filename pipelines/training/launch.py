@@ -72,6 +72,8 @@ def start(config: Config, path: Path, options: Options) -> Run:
         parameters=sum(math.prod(variable.shape) for variable in ready.net.trainable_variables),
         steps_per_epoch=ready.steps_per_epoch,
     )
+    state = TrainingState()
+    _share(config, created, ready.model, state, options)
     run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
@@ -82,8 +84,6 @@ def start(config: Config, path: Path, options: Options) -> Run:
         if config.start_from:
             new = f", with a new layer {ready.replaced}" if ready.replaced else ""
             say(options.console, f"starting from {config.start_from}{new}")
-        state = TrainingState()
-        _share(run, ready.model, state, options)
         finish(Training(run, ready.net, ready.model, fitted, examples, state, options))
     return run
 
@@ -135,7 +135,7 @@ def resume(path: Path, options: Options) -> Run:
             say(console, f"{damage}; the previous one is intact")
         if step:
             say(console, f"resuming after step {step:,}")
-        _share(run, model, state, options)
+        _share(config, run.record, model, state, options)
         finish(Training(run, net, model, fitted, examples, state, options))
     return run
 
@@ -177,10 +177,13 @@ class _Led(Frozen):
     record: Record
 
 
-def _share(run: Run, model: keras.Model, state: TrainingState, options: Options) -> None:
-    """Passes run and state to the other processes, so that all start from the same bits; see `follow`."""
+def _share(config: Config, known: Record, model: keras.Model, state: TrainingState, options: Options) -> None:
+    """Passes run and state to the other processes, whose start is then bit-identical; see `follow`.
+
+    The second message waits until they have compared the first one with what they have.
+    """
     if options.exchange:
-        options.exchange.share(_Led(config=run.config, record=run.record).model_dump_json().encode())
+        options.exchange.share(_Led(config=config, record=known).model_dump_json().encode())
         options.exchange.share(checkpoint.to_bytes(model, state))
 
 

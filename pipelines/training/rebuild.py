@@ -61,7 +61,7 @@ def refuse_other_configuration(here: Config, led: Config) -> None:
 
     Args:
         here: the configuration of this process.
-        led: that of the run.
+        led: configuration of the run.
     """
     mine = flat(here)
     for name, value in flat(led).items():

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from typing import IO, ClassVar, Literal
 
@@ -19,7 +20,7 @@ from rich.console import Console
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import LostHostError
+from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
 from pipelines.training import signals
 from pipelines.training.processes.task import Task, perform
@@ -31,9 +32,11 @@ CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
 """What a child writes to its parent once all processes are connected."""
 # Lines of the C++ log: level, date and time.
-LOG = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ ")
+LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
+# Those after which a process ends; what follows them belongs to them.
+FATAL = re.compile(r"F\d{4} |E\d{4} .*coordination")
 # How JAX ends a process when another is gone.
-FATAL = re.compile(r"F\d{4} .*(distributed service|coordination|heartbeat)", re.IGNORECASE)
+GONE = re.compile(r"[EF]\d{4} .*(distributed service|coordination|heartbeat)", re.IGNORECASE)
 
 
 class HostTask(Task):
@@ -102,9 +105,13 @@ def act(task: HostTask) -> None:
                 exchange=exchange,
             )
     except Exception as error:
+        if isinstance(error, UserError | StoppedError) or disk_is_full(error):
+            raise
         if is_lost(error):
             raise _lost(task, hosts) from error
-        raise
+        # An interpreter that shuts down would wait for the other processes, which wait for this one.
+        traceback.print_exc()
+        os._exit(1)
 
 
 def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
@@ -140,7 +147,7 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         start_new_session=True,
     ) as child:
         os.close(write)
-        relay = threading.Thread(target=_relay, args=(child.stderr, withheld), name="stderr")
+        relay = threading.Thread(target=_relay, args=(child.stderr, task.program, withheld), name="stderr")
         relay.start()
         try:
             with signals.handled(pass_on):
@@ -154,9 +161,10 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         return
     if received and status < 0:
         raise SystemExit(128 + received[0])
-    if any(FATAL.match(line) for line in withheld):
+    if status in (1, -signal.SIGABRT) and any(map(GONE.match, withheld)):
         raise _lost(task, hosts)
-    sys.stderr.writelines(withheld)
+    if status < 0 or status == 1:
+        sys.stderr.writelines(withheld)
     if status < 0:
         how = signal.Signals(-status).name
         sys.stderr.write(f"{task.program}: error: process {hosts.index} was killed by {how}. {_again(task)}\n")
@@ -177,14 +185,13 @@ def _connects(ready: int, hosts: Hosts, console: Console) -> bool:
     return os.read(ready, 1) == CONNECTED
 
 
-def _relay(stream: IO[bytes], withheld: list[str]) -> None:
-    """Passes the errors of a child on, except for lines of the C++ log, and whatever follows a fatal one."""
+def _relay(stream: IO[bytes], program: str, withheld: list[str]) -> None:
+    """Passes the errors of a child on, except for lines of the C++ log, and all but its own after a fatal one."""
     fatal = False
     for line in stream:
         text = line.decode(errors="replace")
-        logged = LOG.match(text)
-        fatal = fatal or (logged is not None and logged[1] == "F")
-        if fatal or logged:
+        fatal = fatal or bool(FATAL.match(text))
+        if LOG.match(text) or (fatal and not text.startswith(program)):
             withheld.append(text)
             continue
         # The terminal may be closed.
@@ -198,8 +205,9 @@ def _lost(task: HostTask, hosts: Hosts) -> LostHostError:
 
 
 def _again(task: HostTask) -> str:
-    words = f" with --resume {task.folder}" if task.folder.exists() else ""
-    return f"Start all of them again{words}; the run continues from its last checkpoint."
+    if task.folder.exists():
+        return f"Start all of them again with --resume {task.folder}; the run continues from its last checkpoint."
+    return "Start all of them again, with --resume if there is a run directory."
 
 
 if __name__ == "__main__":

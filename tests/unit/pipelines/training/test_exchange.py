@@ -1,6 +1,9 @@
+import socket
+
 import jax
 import pytest
 
+from pipelines.core.errors import UserError
 from pipelines.core.hosts import Hosts
 from pipelines.training import exchange
 
@@ -26,6 +29,7 @@ def test_a_message_arrives_as_it_was_sent(alone, message):
     ("text", "lost"),
     [
         ("UNKNOWN: Gloo all-reduce failed: Connection reset by peer", True),
+        ("INTERNAL: NCCL operation failed: unhandled system error", True),
         ("UNAVAILABLE: The coordination service has ended", True),
         ("RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes", False),
     ],
@@ -33,8 +37,18 @@ def test_a_message_arrives_as_it_was_sent(alone, message):
 def test_the_loss_of_a_process_is_distinguished_from_other_errors(text, lost):
     error, last = jax.errors.JaxRuntimeError(text), RuntimeError("Array has been deleted")
     last.__context__ = error
-    assert (exchange.is_lost(error), exchange.is_lost(last)) == (lost, lost)
-    assert not exchange.is_lost(RuntimeError(text))
+    assert {exchange.is_lost(one) for one in (error, last, ValueError(text))} == {lost}
+    assert not exchange.is_lost(OSError(text))
+
+
+def test_a_busy_port_is_refused():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"process 0 cannot listen at {address}: .*in use. .* a free port"):
+            exchange._refuse_busy_port(address)
+    exchange._refuse_busy_port(address)
 
 
 @pytest.mark.parametrize(

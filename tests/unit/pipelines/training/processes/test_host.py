@@ -19,6 +19,8 @@ CONNECTED = 'os.write(json.loads(sys.argv[-1])["ready"], b"+")'
 STOP = "time.sleep(0.3); os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
 FATAL = """F0101 00:00:00.000000 7 client.h:80] Terminating process because the JAX distributed service detected fatal
 errors. This most likely indicates that another task died."""
+# What the leader logs when it waits for one that is gone.
+WAITING = "E0101 00:00:00.000000 7 coordination_service.cc:80] Barrier failed\nIt says more.\n"
 
 
 @pytest.fixture
@@ -53,6 +55,17 @@ def test_a_child_that_jax_ends_has_lost_a_process(train, end, capfd):
     with pytest.raises(LostHostError, match=r"one of the 2 processes has died .* again with --resume .*; the run con"):
         train(CONNECTED, f"print({FATAL!r}, file=sys.stderr, flush=True)", end)
     assert capfd.readouterr().err == ""
+
+
+def test_of_what_follows_a_fatal_error_only_the_program_s_own_message_is_shown(train, capfd):
+    with pytest.raises(SystemExit):
+        train(
+            CONNECTED,
+            f"sys.stderr.write({WAITING!r})",
+            'sys.stderr.write("highway train: error: no\\n")',
+            "sys.exit(75)",
+        )
+    assert capfd.readouterr().err == "highway train: error: no\n"
 
 
 def test_a_child_that_is_killed_is_reported_with_its_log(train, capfd):
