@@ -118,13 +118,13 @@ def choose_gpu(number: int | Literal["auto"] | None, folder: Path = Path("/dev")
 
 
 def accelerators() -> tuple[str, ...]:
-    """Returns the names of the GPUs and TPUs that the Keras backend found."""
+    """Returns the names of the GPUs and TPUs of this process that the Keras backend found."""
     import keras
 
     if keras.backend.backend() == "jax":
         import jax
 
-        return tuple(device.device_kind for device in jax.devices() if device.platform != "cpu")
+        return tuple(device.device_kind for device in jax.local_devices() if device.platform != "cpu")
     import tensorflow as tf
 
     found = [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]

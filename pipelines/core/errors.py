@@ -1,10 +1,11 @@
-"""Errors that end a command with one message and no stack trace: user errors and signals."""
+"""Errors that end a command with one message and no stack trace: user errors, lost processes and signals."""
 
 import difflib
 import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 # EFBIG is the error of a limit on file sizes (`ulimit -f`).
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -12,6 +13,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class UserError(Exception):
     """An error that the user can fix. It says what happened, what was expected and what to do; the exit status is 2."""
+
+    status: ClassVar[int] = 2
+
+
+class LostHostError(UserError):
+    """Another process that trains the same run has died or cannot be reached; the command can be repeated as it is."""
+
+    status = os.EX_TEMPFAIL
 
 
 class StoppedError(Exception):
@@ -36,7 +45,7 @@ def disk_is_full(error: BaseException) -> str:
     Example:
         disk_is_full(OSError(28, "No space left on device"))  # "[Errno 28] No space left on device"
     """
-    links = list(_chain(error))
+    links = list(chain(error))
     # h5py and TensorFlow raise their own errors, which carry the message but not the errno.
     full = any(
         (isinstance(link, OSError) and link.errno in FULL) or any(os.strerror(number) in str(link) for number in FULL)
@@ -46,7 +55,8 @@ def disk_is_full(error: BaseException) -> str:
     return (text.splitlines()[0] if text else type(links[-1]).__name__) if full else ""
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error, then its causes, back to the first."""
     link: BaseException | None = error
     while link is not None:
         yield link

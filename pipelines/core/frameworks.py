@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
@@ -26,23 +26,29 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     During its import, some of TensorFlow's log messages ignore TF_CPP_MIN_LOG_LEVEL (tensorflow 100442). They are shown
     only if the import fails.
 
-    On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs.
+    On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs. On
+    TensorFlow, it is split if several devices are needed and there is no GPU.
 
     Args:
-        devices: minimum number of devices on JAX, for a run that was started on more cores.
+        devices: minimum number of devices.
         console: terminal on which to show a progress message; None shows none.
     """
     if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
-    with _announced(console), _hushed(), _uncollected():
+    with _announced(console), hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
     # A user's keras.json must not change what a recipe computes.
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)
     keras.config.set_image_data_format("channels_last")
+    if on_tensorflow and devices > 1 and not tf.config.list_physical_devices("GPU"):
+        parts = [tf.config.LogicalDeviceConfiguration()] * devices
+        # Too late if the process has computed before; the devices are then counted when they are used.
+        with suppress(RuntimeError):
+            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
 
 
 @contextmanager
@@ -90,12 +96,17 @@ def _uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    # The messages come from C++, which bypasses sys.stderr, so the file descriptor itself has to be redirected.
+def hushed(descriptor: int = 2) -> Iterator[None]:
+    """Shows messages of C++ code in the block only if it fails.
+
+    Args:
+        descriptor: file descriptor of the output, which C++ writes to without `sys.stdout` or `sys.stderr`.
+    """
+    sys.stdout.flush()
     sys.stderr.flush()
-    shown = os.dup(2)
+    shown = os.dup(descriptor)
     with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+        os.dup2(held.fileno(), descriptor)
         try:
             yield
         except Exception:
@@ -103,7 +114,7 @@ def _hushed() -> Iterator[None]:
             os.write(shown, held.read())
             raise
         finally:
-            os.dup2(shown, 2)
+            os.dup2(shown, descriptor)
             os.close(shown)
 
 

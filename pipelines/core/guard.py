@@ -27,9 +27,9 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         action: the action.
 
     Returns:
-        The exit status: 0 on success; 2 for a user error or a full disk; 130 when interrupted; 143 after SIGTERM if the
-        action handles it. A bug shows its stack trace and exits with status 1; a command whose output pipe is closed
-        exits with status 1 silently.
+        The exit status: 0 on success; 2 for a user error or a full disk; 75 if a process of the same run is lost; 130
+        when interrupted; 143 after SIGTERM if the action handles it. A bug shows its stack trace and exits with status
+        1; a command whose output pipe is closed exits with status 1 silently.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -38,7 +38,7 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         action()
         sys.stdout.flush()
     except UserError as error:
-        return _fail(program, str(error))
+        return _fail(program, str(error), error.status)
     except StoppedError as stopped:
         sys.stderr.write(f"{program}: {stopped}\n")
         return 128 + stopped.number
@@ -57,9 +57,9 @@ def guarded(program: str, action: Callable[[], None]) -> int:
     return 0
 
 
-def _fail(program: str, message: str) -> int:
+def _fail(program: str, message: str, status: int = 2) -> int:
     sys.stderr.write(f"{program}: error: {message}\n")
-    return 2
+    return status
 
 
 def _open_outputs() -> None:

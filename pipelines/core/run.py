@@ -125,6 +125,17 @@ class Precision(Frozen):
     """The reason for this choice."""
 
 
+class Start(Frozen):
+    """A start of a run, or its continuation."""
+
+    step: int
+    """Steps done before."""
+    devices: int
+    """Number of devices that each batch is divided among, in all processes."""
+    processes: int
+    """Number of processes that train the run together."""
+
+
 class Record(Frozen):
     """The record of a run, in addition to its configuration; stored in run.json."""
 
@@ -146,6 +157,8 @@ class Record(Frozen):
     """The number format and its reason."""
     devices: int | None = None
     """Number of devices that each batch is divided among, which affects rounding; None in runs of earlier versions."""
+    starts: tuple[Start, ...] = Field((), exclude_if=lambda starts: not starts)
+    """Every start since devices or processes were asked for; left out of the file for other runs."""
     data: DataRecord
     """The data."""
     parameters: int
@@ -170,16 +183,19 @@ class Run:
         path: the folder.
         config: the resolved configuration.
         record: the content of run.json; only `update` changes it.
+        writes: whether this process writes files; of several that train a run together, only the first does.
     """
 
     path: Path
     config: Config
     record: Record
+    writes: bool = True
 
     def update(self, **changes: Any) -> None:
         """Changes fields of the record, in memory and on disk."""
         self.record = Record.model_validate({**self.record.model_dump(), **changes})
-        write_text(self.path / "run.json", self.record.model_dump_json(indent=2) + "\n")
+        if self.writes:
+            write_text(self.path / "run.json", self.record.model_dump_json(indent=2) + "\n")
 
 
 def create(path: Path, config: Config, record: Record) -> Run:

@@ -97,7 +97,14 @@ def training(
 
 
 def of_config(
-    config: Config, examples: Examples | Stream, fitted: Fitted, *, classes: int, steps: int, first_step: int = 0
+    config: Config,
+    examples: Examples | Stream,
+    fitted: Fitted,
+    *,
+    classes: int,
+    steps: int,
+    first_step: int = 0,
+    shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Returns the batches with which a configuration is trained; see `training`.
 
@@ -108,6 +115,7 @@ def of_config(
         classes: length of the one-hot labels; 0 for the targets of a regression, which are standardized for a table.
         steps: the step to stop before.
         first_step: the step to start at.
+        shard: (index, count) of this host.
     """
     return training(
         examples,
@@ -120,6 +128,7 @@ def of_config(
         classes=classes,
         sampling=config.sampling,
         class_weights=balanced(examples.labels, classes) if config.class_weights == "balanced" else None,
+        shard=shard,
     )
 
 

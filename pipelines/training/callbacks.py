@@ -1,6 +1,7 @@
 """Keras callbacks of a training run: counting, saving, stopping, probing."""
 
 import math
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -129,16 +130,19 @@ class StopEarly(keras.callbacks.Callback):
     Args:
         progress: the progress of the run.
         patience: number of epochs; 0 never ends training.
+        highest: returns the highest of the numbers that all processes pass; `int` for a single process.
     """
 
-    def __init__(self, progress: Progress, patience: int) -> None:
+    def __init__(self, progress: Progress, patience: int, highest: Callable[[int], int] = int) -> None:
         super().__init__()
         self.progress = progress
         self.patience = patience
+        self.highest = highest
 
     def on_epoch_end(self, epoch: int, _logs: Any = None) -> None:
         """Keras's hook."""
-        self.model.stop_training = out_of_patience(self.progress, self.patience, epoch + 1)
+        # Processes whose scores differ by rounding must still end together.
+        self.model.stop_training = bool(self.highest(out_of_patience(self.progress, self.patience, epoch + 1)))
 
 
 def out_of_patience(progress: Progress, patience: int, epochs: int) -> bool:
@@ -230,6 +234,7 @@ class SaveRun(keras.callbacks.Callback):
 
     For an epoch it writes a row of metrics.csv, TensorBoard curves, best.keras if the epoch is the best so far, and
     run.json. The state comes last: a run that is killed before then repeats the epoch and writes the same files again.
+    Of several processes only the first one writes, and a signal to any of them ends all after the same step.
 
     Args:
         run: the run directory.
@@ -237,7 +242,8 @@ class SaveRun(keras.callbacks.Callback):
         progress: the progress of the run; changed in place.
         timer: decides when the state is due.
         stop: the request to end the run.
-        tensorboard: the TensorBoard log.
+        tensorboard: the TensorBoard log; None in a process that does not write.
+        highest: returns the highest of the numbers that all processes pass; `int` for a single process.
     """
 
     def __init__(
@@ -248,7 +254,8 @@ class SaveRun(keras.callbacks.Callback):
         *,
         timer: SaveTimer,
         stop: StopRequest,
-        tensorboard: TensorBoardLog,
+        tensorboard: TensorBoardLog | None,
+        highest: Callable[[int], int] = int,
     ) -> None:
         super().__init__()
         self.run = run
@@ -257,6 +264,7 @@ class SaveRun(keras.callbacks.Callback):
         self.timer = timer
         self.stop = stop
         self.tensorboard = tensorboard
+        self.highest = highest
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.since = time.perf_counter()
@@ -278,32 +286,35 @@ class SaveRun(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, "step": progress.step, "seconds": progress.seconds}
         row |= {name: scores[name] for name in FIRST if name in scores}
         row |= scores
-        metrics_file.append(self.run.path / "metrics.csv", row)
-        self.tensorboard.add(row)
+        if self.tensorboard:
+            metrics_file.append(self.run.path / "metrics.csv", row)
+            self.tensorboard.add(row)
         # Without an accuracy of one class each, the best epoch has the lowest validation loss.
         score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
         if score > progress.best:
             progress.best = score
             progress.best_epoch = epoch + 1
-            with averaged(self.model), replacing(self.run.path / FILES["best"]) as aside:
-                self.net.save(aside)
+            if self.run.writes:
+                with averaged(self.model), replacing(self.run.path / FILES["best"]) as aside:
+                    self.net.save(aside)
         record(self.run, progress)
         self._save_if_due()
 
     def _save_if_due(self) -> None:
-        step = self.progress.step
-        if self.stop.by or step == self.steps or self.timer.due(step):
+        step, number = self.progress.step, self.highest(self.stop.by or 0)
+        if self.run.writes and (number or step == self.steps or self.timer.due(step)):
             self._count_seconds()
             started = time.perf_counter()
             # On JAX, accessing the model also brings its variables up to date.
             checkpoint.save(self.run.path / CHECKPOINTS, self.model, self.progress, self.origin)
             self.timer.saved(step, time.perf_counter() - started)
-        if self.stop.by:
+        if number:
             record(self.run, self.progress)
+            by = signal.Signals(number)
             raise StoppedError(
-                f"stopped by {self.stop.by.name} after step {step:,} of {self.steps:,}, and saved. "
+                f"stopped by {by.name} after step {step:,} of {self.steps:,}, and saved. "
                 f"Resume with: highway train --resume {self.run.path}",
-                self.stop.by,
+                by,
             )
 
     def _count_seconds(self) -> None:
@@ -313,12 +324,14 @@ class SaveRun(keras.callbacks.Callback):
 
 
 def record(run: Run, progress: Progress) -> None:
-    """Writes progress and the last row of metrics.csv to run.json.
+    """Writes progress and the last row of metrics.csv to run.json, unless another process does.
 
     Args:
         run: the run directory.
         progress: the progress of the run.
     """
+    if not run.writes:
+        return
     rows = metrics_file.read(run.path / "metrics.csv")
     last = rows[-1] if rows else {}
     metrics = {name: last[name] for name in FIRST if name in last}

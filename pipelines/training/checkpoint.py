@@ -8,13 +8,14 @@ The file is written to a temporary name, flushed to disk and renamed; the one it
 case the disk damages the newest. Every array has a checksum, so that damage is noticed.
 """
 
+import io
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import keras
 import numpy as np
@@ -129,18 +130,9 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
         progress: progress of the run.
         belongs_to: the result of `origin`.
     """
-    variables, metrics = _variables(model), model.metrics_variables
-    head = {
-        "format": FORMAT,
-        "belongs_to": belongs_to,
-        "progress": asdict(progress),
-        "variables": len(variables),
-        "metrics": len(metrics),
-    }
-    names = [*_names("variable", len(variables)), *_names("metric", len(metrics))]
-    arrays = {name: variable.numpy() for name, variable in zip(names, [*variables, *metrics], strict=True)}
+    metrics = [variable.numpy() for variable in model.metrics_variables]
     with replacing(folder / NEWEST, before=folder / PREVIOUS) as aside:
-        np.savez(aside, allow_pickle=False, head=np.array(json.dumps(head)), **arrays)
+        _write(aside, model, metrics, progress, belongs_to)
 
 
 def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> TrainingState | None:
@@ -160,7 +152,9 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
     damaged = []
     for path in (folder / NEWEST, folder / PREVIOUS):
         try:
-            head, values, metrics = _read(path)
+            # If given a path, numpy leaves an unreadable file open.
+            with path.open("rb") as file:
+                head, values, metrics = _read(file)
         except FileNotFoundError:
             continue
         except Exception as error:
@@ -181,13 +175,56 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
     return None
 
 
+def to_bytes(model: keras.Model, state: TrainingState) -> bytes:
+    """Returns the state of a run that starts or resumes, for the other processes that train it; see `from_bytes`.
+
+    Args:
+        model: a compiled model with a built optimizer.
+        state: progress and running metrics.
+    """
+    file = io.BytesIO()
+    _write(file, model, state.metrics, state.progress, {})
+    return file.getvalue()
+
+
+def from_bytes(data: bytes, model: keras.Model) -> TrainingState:
+    """Puts the result of `to_bytes` into a model.
+
+    Args:
+        data: the state.
+        model: a compiled model like that of the other process.
+    """
+    head, values, metrics = _read(io.BytesIO(data))
+    _put("of the first process", values, model)
+    return TrainingState(Progress(**head["progress"]), metrics)
+
+
+def _write(
+    file: Path | BinaryIO,
+    model: keras.Model,
+    metrics: Sequence[np.ndarray],
+    progress: Progress,
+    belongs_to: Mapping[str, Any],
+) -> None:
+    variables = [variable.numpy() for variable in _variables(model)]
+    head = {
+        "format": FORMAT,
+        "belongs_to": belongs_to,
+        "progress": asdict(progress),
+        "variables": len(variables),
+        "metrics": len(metrics),
+    }
+    names = [*_names("variable", len(variables)), *_names("metric", len(metrics))]
+    arrays = dict(zip(names, [*variables, *metrics], strict=True))
+    np.savez(file, allow_pickle=False, head=np.array(json.dumps(head)), **arrays)
+
+
 def _names(kind: str, count: int) -> list[str]:
     return [f"{kind}-{index:05d}" for index in range(count)]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    # If given a path, numpy leaves an unreadable file open.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+def _read(file: BinaryIO) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    with np.load(file, allow_pickle=False) as arrays:
         if "progress" in arrays.files:
             return {"format": 1}, (), ()
         head = json.loads(str(arrays["head"]))
@@ -234,7 +271,7 @@ def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", value
 
 
-def _put(path: Path, values: tuple[np.ndarray, ...], model: keras.Model) -> None:
+def _put(path: Path | str, values: tuple[np.ndarray, ...], model: keras.Model) -> None:
     if not model.optimizer.built:
         # An optimizer that is not built has no variables, and would silently lose its momentum.
         model.optimizer.build(model.trainable_variables)

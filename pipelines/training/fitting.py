@@ -1,6 +1,7 @@
 """Trains a net from the progress of its run to the end, saving everything along the way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from highway_keras.callbacks import MeanGates
 from pipelines.core.console import say
-from pipelines.core.errors import UserError
+from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run
 from pipelines.data import batches, sources
@@ -33,6 +34,7 @@ from pipelines.training.callbacks import (
     record,
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
+from pipelines.training.exchange import Exchange
 from pipelines.training.probe import PROBE_FILE, Probes
 from pipelines.training.progress import TrainingProgress
 from pipelines.training.tensorboard_log import TensorBoardLog
@@ -43,7 +45,7 @@ GATE_EXAMPLES = 256
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the process that trains a run; none of them changes its numbers.
+    """Options of the process that trains a run; none of them changes its numbers, except for rounding.
 
     Args:
         data_dir: folder of prepared data; None for the TFDS default.
@@ -52,6 +54,8 @@ class Options:
         callbacks: further callbacks, called after the built-in ones; an error that they raise ends training at once.
         probe: measurements during training; None for none.
         track: experiment tracker to report to; None for none.
+        devices: number of devices of this process to divide each batch among; None chooses it.
+        exchange: connection with the other processes that train the run; None if there are none.
     """
 
     data_dir: Path | None
@@ -60,6 +64,8 @@ class Options:
     callbacks: Sequence[keras.callbacks.Callback] = ()
     probe: Probes | None = None
     track: trackers.TrackerName | None = None
+    devices: int | None = None
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,21 @@ def finish(training: Training) -> None:
         UserError: training diverged.
         StoppedError: after SIGTERM or SIGINT, once the state is saved.
     """
-    run, model = training.run, training.model
+    run, model, options = training.run, training.model, training.options
+    disconnect: Callable[[], None] = options.exchange.end if options.exchange else lambda: None
     try:
         _fit(training)
+    except StoppedError:
+        disconnect()
+        raise
     except DivergedError as error:
+        disconnect()
         run.update(state="diverged")
         raise UserError(_diverged(run, error.step)) from error
+    # Of several processes, the first one continues alone.
+    disconnect()
+    if not run.writes:
+        return
     # Replaces the weights with their moving average, if there is one. `fit` does so too, unless no epoch was left.
     model.optimizer.finalize_variable_values(model.trainable_variables)
     with replacing(run.path / FILES["final"]) as aside:
@@ -118,25 +133,14 @@ def _fit(training: Training) -> None:
     held_out = None
     if run.record.data.counts["validation"]:
         held_out = sources.load(config.data, "validation", options.data_dir, config.validation)
-    shown = batches.evaluation(held_out or examples, fitted, batch_size=GATE_EXAMPLES, classes=classes)
-    gates = MeanGates(next(iter(shown))[0].numpy())
-    if not progress.step:
-        run.update(gates=_initial_gates(gates, model))
-    probes = (
-        [ProbeCallback(run.path / PROBE_FILE, training.net, progress, options.probe(run, options.data_dir))]
-        if options.probe
-        else []
-    )
+    measuring = _measuring(training, held_out or examples) if run.writes else []
+    highest: Callable[[int], int] = options.exchange.highest if options.exchange else int
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
     with (
         TrainingProgress(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as display,
-        TensorBoardLog(
-            run.path / "tensorboard",
-            metrics_file.read(run.path / "metrics.csv"),
-            metrics_file.read(run.path / STEPS_FILE),
-        ) as tensorboard,
+        _tensorboard(run) if run.writes else nullcontext() as tensorboard,
         signals.noted(options.console) as stop,
         trackers.reporting(run, options.track, options.console) as reports,
     ):
@@ -146,9 +150,8 @@ def _fit(training: Training) -> None:
             # After an epoch, the running metrics are those of its validation, which must not be restored.
             StepCounter(progress, training.state.metrics if progress.step % steps_per_epoch else ()),
             StopOnNaN(progress),
-            StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, tensorboard),
-            *probes,
-            gates,
+            *([StepCurve(run.path / STEPS_FILE, progress, steps_per_epoch, tensorboard)] if tensorboard else []),
+            *measuring,
             display,
             SaveRun(
                 run,
@@ -157,8 +160,9 @@ def _fit(training: Training) -> None:
                 timer=SaveTimer(options.interval, progress.step),
                 stop=stop,
                 tensorboard=tensorboard,
+                highest=highest,
             ),
-            StopEarly(progress, config.patience),
+            StopEarly(progress, config.patience, highest),
             *reports,
             *options.callbacks,
         ]
@@ -166,7 +170,13 @@ def _fit(training: Training) -> None:
         def train(epochs: int, *more: keras.callbacks.Callback) -> None:
             epoch, done = divmod(progress.step, steps_per_epoch)
             rest = batches.of_config(
-                config, examples, fitted, classes=classes, steps=epochs * steps_per_epoch, first_step=progress.step
+                config,
+                examples,
+                fitted,
+                classes=classes,
+                steps=epochs * steps_per_epoch,
+                first_step=progress.step,
+                shard=options.exchange.hosts.shard if options.exchange else (0, 1),
             )
             model.fit(
                 rest,
@@ -197,6 +207,25 @@ def _fit(training: Training) -> None:
             f"stopped after epoch {epochs}: no better validation score in {config.patience} epochs; the best is that "
             f"of epoch {progress.best_epoch} (--weights best)",
         )
+
+
+def _tensorboard(run: Run) -> TensorBoardLog:
+    rows, steps = (metrics_file.read(run.path / name) for name in ("metrics.csv", STEPS_FILE))
+    return TensorBoardLog(run.path / "tensorboard", rows, steps)
+
+
+def _measuring(training: Training, examples: Examples | Stream) -> list[keras.callbacks.Callback]:
+    """Measures the gates before the first step, and returns the callbacks that measure later."""
+    run, options, progress = training.run, training.options, training.state.progress
+    classes = len(run.record.data.labels)
+    shown = batches.evaluation(examples, training.fitted, batch_size=GATE_EXAMPLES, classes=classes)
+    gates = MeanGates(next(iter(shown))[0].numpy())
+    if not progress.step:
+        run.update(gates=_initial_gates(gates, training.model))
+    if not options.probe:
+        return [gates]
+    probe = options.probe(run, options.data_dir)
+    return [ProbeCallback(run.path / PROBE_FILE, training.net, progress, probe), gates]
 
 
 def _values(model: keras.Model) -> list[np.ndarray]:

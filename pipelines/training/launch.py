@@ -11,27 +11,29 @@ from rich.console import Console
 from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
-from pipelines.core.run import DataRecord, Record, Run, create, locked, open_run, refuse_existing
+from pipelines.core.frozen import Frozen
+from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
 from pipelines.data import batches, preprocess, sources
 from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, fine_tuning, metrics_file
+from pipelines.training import checkpoint, devices, fine_tuning, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
-from pipelines.training.net import build, compiled
-from pipelines.training.precision import Policy
 from pipelines.training.prepare import prepare
 from pipelines.training.probe import PROBE_FILE, cut
+from pipelines.training.rebuild import (
+    rebuilt,
+    refuse_other_configuration,
+    refuse_other_versions,
+    refuse_resuming,
+    say_other_devices,
+)
 
-__all__ = ["Options", "resume", "start"]
-
-# Packages whose versions do not affect the remaining steps, because their results are stored in the run.
-INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
+__all__ = ["Options", "follow", "resume", "start"]
 
 
 def start(config: Config, path: Path, options: Options) -> Run:
@@ -53,7 +55,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     """
     refuse_existing(path)
     config = own.resolved(config, options.data_dir, options.console)
-    ready = prepare(config, options.data_dir)
+    ready = prepare(config, options.data_dir, options.devices)
     examples = _training_examples(config, options.data_dir)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     created = Record(
@@ -64,11 +66,14 @@ def start(config: Config, path: Path, options: Options) -> Run:
         code=environment.code(),
         machine=ready.machine,
         precision=ready.precision,
-        devices=getattr(ready.model, "devices", 1),
+        devices=devices.used(ready.model),
+        starts=_starts((), 0, ready.model, options),
         data=DataRecord(**dataclasses.asdict(ready.data)),
         parameters=sum(math.prod(variable.shape) for variable in ready.net.trainable_variables),
         steps_per_epoch=ready.steps_per_epoch,
     )
+    state = TrainingState()
+    _share(config, created, ready.model, state, options)
     run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
@@ -79,7 +84,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         if config.start_from:
             new = f", with a new layer {ready.replaced}" if ready.replaced else ""
             say(options.console, f"starting from {config.start_from}{new}")
-        finish(Training(run, ready.net, ready.model, fitted, examples, TrainingState(), options))
+        finish(Training(run, ready.net, ready.model, fitted, examples, state, options))
     return run
 
 
@@ -102,27 +107,8 @@ def resume(path: Path, options: Options) -> Run:
         # Reopened, because another process may have finished it between the two lines above.
         run = open_run(path)
         config, console, steps_per_epoch = run.config, options.console, run.record.steps_per_epoch
-        _refuse_resuming(run)
-        info = sources.describe(config.data, options.data_dir, config.validation, config.subset)
-        known = run.record.data
-        if DataRecord(**dataclasses.asdict(info)) != known:
-            raise UserError(
-                f"{path} was trained on {known.name} {known.version} with {known.counts}, "
-                f"and the data found is {info.name} {info.version} with {info.counts}. Point --data-dir at the former."
-            )
-        precision: Policy = run.record.precision.policy
-        net = build(config, info, precision)
-        accelerated = bool(environment.accelerators())
-        model = compiled(
-            net,
-            config,
-            precision,
-            steps_per_epoch,
-            accelerated,
-            task=info.task,
-            # Earlier versions did not record the number: it was that of the cores at every depth.
-            devices=run.record.devices or environment.cores(),
-        )
+        refuse_resuming(run)
+        net, model = rebuilt(run, options)
         state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run))
         if state is None:
             state = TrainingState()
@@ -142,48 +128,74 @@ def resume(path: Path, options: Options) -> Run:
             cut(path / rows, step)
         record(run, state.progress)
         _announce(run, console)
-        if (now := getattr(model, "devices", 1)) < (run.record.devices or 1):
-            say(
-                console,
-                f"each batch was divided among {run.record.devices} devices and is now on {now}: results are no longer "
-                f"bit-identical. Unset JAX_NUM_CPU_DEVICES to avoid this.",
-            )
+        say_other_devices(run, model, options)
+        if starts := _starts(run.record.starts, step, model, options):
+            run.update(starts=starts, devices=starts[-1].devices)
         for damage in state.damaged:
             say(console, f"{damage}; the previous one is intact")
         if step:
             say(console, f"resuming after step {step:,}")
+        _share(config, run.record, model, state, options)
         finish(Training(run, net, model, fitted, examples, state, options))
     return run
 
 
+def follow(config: Config | None, path: Path, options: Options) -> Run:
+    """Trains a run to its end along with the process that leads it, without writing anything.
+
+    Args:
+        config: the configuration that this process was started with; None accepts any.
+        path: the run directory, which this process need not have.
+        options: options of this process, with an exchange.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: configuration, data or a version differ from those of the process that leads, or training diverged.
+        StoppedError: after SIGTERM or SIGINT in any of the processes.
+    """
+    assert options.exchange, "without an exchange, nobody leads"
+    led = _Led.model_validate_json(options.exchange.share())
+    run = Run(path, led.config, led.record, writes=False)
+    if config is not None:
+        refuse_other_configuration(own.resolved(config, options.data_dir, options.console), run.config)
+    refuse_other_versions(run)
+    net, model = rebuilt(run, options)
+    state = checkpoint.from_bytes(options.exchange.share(), model)
+    model.steps_per_execution = math.gcd(model.steps_per_execution, state.progress.step)
+    examples = _training_examples(run.config, options.data_dir)
+    fitted = batches.fit_preprocess(run.config, examples, run.record.data.columns)
+    finish(Training(run, net, model, fitted, examples, state, options))
+    return run
+
+
+class _Led(Frozen):
+    """Run as the process that leads it passes it to the others."""
+
+    config: Config
+    record: Record
+
+
+def _share(config: Config, known: Record, model: keras.Model, state: TrainingState, options: Options) -> None:
+    """Passes run and state to the other processes, whose start is then bit-identical; see `follow`.
+
+    The second message waits until they have compared the first one with what they have.
+    """
+    if options.exchange:
+        options.exchange.share(_Led(config=config, record=known).model_dump_json().encode())
+        options.exchange.share(checkpoint.to_bytes(model, state))
+
+
+def _starts(before: tuple[Start, ...], step: int, model: keras.Model, options: Options) -> tuple[Start, ...]:
+    """Returns the starts to record: none for runs that were always left to choose their devices."""
+    if not (before or options.devices or options.exchange):
+        return ()
+    return *before, Start(step=step, devices=devices.used(model), processes=devices.processes())
+
+
 def _training_examples(config: Config, data_dir: Path | None) -> Examples | Stream:
     return sources.load(config.data, "train", data_dir, config.validation, config.subset)
-
-
-def _refuse_resuming(run: Run) -> None:
-    if run.record.state == "finished":
-        raise UserError(
-            f"{run.path} is finished: all {run.config.epochs} epochs are done. Evaluate it with "
-            f"`highway evaluate {run.path}`; for more epochs start a new run with --epochs."
-        )
-    if run.record.state == "diverged":
-        raise UserError(
-            f"{run.path} diverged, and would do so again. Start a new run with a lower --optimizer.learning-rate, "
-            "or with --optimizer.clip-norm."
-        )
-    if run.record.backend != keras.backend.backend():
-        raise UserError(
-            f"{run.path} was started on the backend {run.record.backend}, and this is {keras.backend.backend()}. "
-            f"Set KERAS_BACKEND={run.record.backend}."
-        )
-    now = environment.versions()
-    indifferent = INDIFFERENT if run.record.backend == "jax" else {*INDIFFERENT, "jax"}
-    for name, before in run.record.versions.items():
-        if name not in indifferent and now.get(name) != before:
-            raise UserError(
-                f"{run.path} was started with {name} {before}, and this is {now.get(name, 'without it')}: the result "
-                f"would no longer be bit-identical. Install {name}=={before}, or start a new run."
-            )
 
 
 def _fitted(run: Run, examples: Examples | Stream) -> Fitted:

@@ -11,7 +11,9 @@ from pipelines.core import user_code
 from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo, Task
+from pipelines.training import devices as placement
 from pipelines.training import optimizers, schedules
+from pipelines.training.data_parallel import DataParallelModel
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
 from pipelines.training.steps_per_execution import MultiStepModel, device_count
@@ -122,14 +124,15 @@ def compiled(
         accelerated: whether there is a GPU or TPU.
         task: "classification" has the cross-entropy as its loss, "multi_label" the binary cross-entropy of each class,
             and "regression" the mean squared error.
-        devices: number of devices of a resumed run; None chooses it. Only stacks on JAX can use several.
+        devices: number of devices per process that was asked for, or that a resumed run had; None chooses it. On
+            TensorFlow, `devices.scope` sets it.
         rate: learning rate in place of the configuration's schedule.
 
     Returns:
         The compiled model.
 
     Raises:
-        UserError: the schedule does not fit the number of steps.
+        UserError: the schedule does not fit the number of steps, or the net cannot be trained on several devices.
     """
     if rate is None:
         rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
@@ -138,26 +141,48 @@ def compiled(
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
-        if stack and on_jax and not accelerated:
-            import jax
-
-            available = min(devices or jax.device_count(), jax.device_count())
-            count = device_count(config.batch_size, available, depth=None if devices else stack.depth)
-            model = MultiStepModel(net.input, net.output, devices=count, name=net.name)
-        else:
-            model = keras.Model(net.input, net.output, name=net.name)
+        model = _model(net, config, stack, accelerated, devices)
+        mirrored = not on_jax and placement.used(model) > 1
         model.compile(
             optimizer=optimizer,
             loss=loss,
             metrics=metrics,
             # On a CPU only stacks gain from XLA; convolutions become much slower.
-            jit_compile="auto" if accelerated or on_jax else stack is not None,
-            steps_per_execution=steps_per_execution(
-                config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth
-            ),
+            jit_compile="auto" if accelerated or on_jax else stack is not None and not mirrored,
+            # With mirrored variables, TensorFlow cannot run a loop over steps.
+            steps_per_execution=1
+            if mirrored
+            else steps_per_execution(config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth),
         )
         model.optimizer.build(model.trainable_variables)
     return model
+
+
+def _model(
+    net: keras.Model, config: Config, stack: HighwayStack | None, accelerated: bool, devices: int | None
+) -> keras.Model:
+    """Returns the model that trains a net: on JAX, one for its number of devices."""
+    ends = {"inputs": net.input, "outputs": net.output, "name": net.name}
+    has_state = bool(net.non_trainable_variables)
+    if keras.backend.backend() != "jax":
+        model = keras.Model(**ends)
+        if has_state and placement.used(model) > 1:
+            # Each replica would normalize by its part of a batch, and drop the same units as the others.
+            raise UserError(
+                f"on TensorFlow, {config.recipe} trains on one device only: on several, its batch normalization, "
+                "dropout or frozen layers would give other results. Set KERAS_BACKEND=jax, or leave out --devices."
+            )
+        return model
+    if devices is not None:
+        count = placement.fitting(config.batch_size, devices)
+    elif stack and not accelerated and not has_state and placement.processes() == 1:
+        count = device_count(config.batch_size, placement.available(), stack.depth)
+    else:
+        count = 1
+    several = count * placement.processes() > 1
+    if stack and not accelerated and not (several and has_state):
+        return MultiStepModel(**ends, devices=count)
+    return DataParallelModel(**ends, devices=count) if several else keras.Model(**ends)
 
 
 def _objective(

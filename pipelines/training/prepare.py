@@ -12,6 +12,7 @@ from pipelines.core.run import Machine, Precision
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
 from pipelines.training import fine_tuning, memory
+from pipelines.training.devices import check, processes, scope
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import resolve
 
@@ -39,16 +40,17 @@ class Prepared:
     replaced: str | None
 
 
-def prepare(config: Config, data_dir: Path | None) -> Prepared:
+def prepare(config: Config, data_dir: Path | None, devices: int | None = None) -> Prepared:
     """Builds the net and its optimizer for the data and the machine.
 
     Args:
         config: the configuration.
         data_dir: folder of prepared data; None for the TFDS default.
+        devices: number of devices per process to divide each batch among; None chooses it.
 
     Raises:
-        UserError: the configuration cannot be trained: its data are not available, its net or schedule is invalid, or
-            it does not fit into memory.
+        UserError: the configuration cannot be trained: its data are not available, its net or schedule is invalid, it
+            does not fit into memory, or the devices do not exist or cannot divide its batches.
     """
     data = sources.describe(config.data, data_dir, config.validation, config.subset)
     steps_per_epoch = data.counts["train"] // config.batch_size
@@ -67,14 +69,17 @@ def prepare(config: Config, data_dir: Path | None) -> Prepared:
             f"patience needs validation examples, and {data.name} has none. Hold some out: --validation NUMBER. "
             f"Received: patience={config.patience}."
         )
+    check(config, devices)
     machine = environment.machine()
-    net = build(config, data, "float32")
-    precision = resolve(config.precision, net, machine)
-    if precision.policy != "float32":
-        net = build(config, data, precision.policy)
-    if not machine.accelerators:
-        memory.check(net, config, precision.policy)
-    replaced = fine_tuning.assign(net, Path(config.start_from)) if config.start_from else None
     accelerated = bool(machine.accelerators)
-    model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, task=data.task)
+    with scope(devices or 1):
+        net = build(config, data, "float32")
+        precision = resolve(config.precision, net, machine)
+        if precision.policy != "float32":
+            net = build(config, data, precision.policy)
+        if not accelerated:
+            mine = config.model_copy(update={"batch_size": config.batch_size // processes()})
+            memory.check(net, mine, precision.policy)
+        replaced = fine_tuning.assign(net, Path(config.start_from)) if config.start_from else None
+        model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, task=data.task, devices=devices)
     return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)

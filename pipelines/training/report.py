@@ -2,7 +2,7 @@
 
 from pipelines.core.files import write_text
 from pipelines.core.markdown import table
-from pipelines.core.run import Run
+from pipelines.core.run import Run, Start
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.multi_label import MultiLabel
@@ -51,6 +51,7 @@ def text(run: Run) -> str:
         ("precision", f"{record.precision.policy}: {record.precision.reason}"),
         ("machine", f"{machine.cpu}, {machine.cores} cores, {' '.join(machine.cpu_features)}"),
         ("accelerators", ", ".join(machine.accelerators) or "none"),
+        *([("devices", "; ".join(map(_start, record.starts)))] if record.starts else []),
         ("versions", f"{versions}; backend {record.backend}"),
         ("commit", commit),
     ]
@@ -76,6 +77,11 @@ def _measured(run: Run) -> str:
     if data.labels:
         return table(("measured on", "accuracy", "loss"), _results(run))
     return table(("measured on", "mean absolute error", "loss"), _regression(run))
+
+
+def _start(start: Start) -> str:
+    processes = f" of {start.processes} processes" if start.processes > 1 else ""
+    return f"{start.devices}{processes} from step {start.step:,}"
 
 
 def _results(run: Run) -> list[tuple[str, str, str]]:

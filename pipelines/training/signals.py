@@ -3,8 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,24 +72,37 @@ def noted(console: Console) -> Iterator[StopRequest]:
 
 
 @contextmanager
-def raised() -> Iterator[None]:
+def handled(action: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Calls an action for each of these signals in the block, unless it was ignored before.
+
+    Args:
+        action: takes the signal.
+    """
+
+    def handle(number: int, _: Any) -> None:
+        action(signal.Signals(number))
+
+    handlers = _handlers()
+    try:
+        for number in handlers:
+            signal.signal(number, handle)
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def raised() -> AbstractContextManager[None]:
     """Turns signals in the block into errors, so that a process can end the ones that it started.
 
     Raises:
         StoppedError: one of the signals came.
     """
 
-    def stop(number: int, _: Any) -> None:
-        raise StoppedError("stopped; repeat the command to continue", signal.Signals(number))
+    def stop(number: signal.Signals) -> None:
+        raise StoppedError("stopped; repeat the command to continue", number)
 
-    handlers = _handlers()
-    try:
-        for number in handlers:
-            signal.signal(number, stop)
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    return handled(stop)
 
 
 def _handlers() -> dict[signal.Signals, Any]:

@@ -3,25 +3,25 @@
 Imports Keras and NumPy only, because the benchmarks run it in an environment without pydantic and TensorFlow.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import keras
 import numpy as np
+
+from pipelines.training.data_parallel import AXIS, DataParallelModel, Program, Replicas
 
 # Fewer examples do not keep a core busy.
 FEWEST_EXAMPLES = 32
 # In shallow nets, devices wait for each other longer than they save. With layers of 50 units, two devices are slower
 # than one at 10 layers and faster at 30 (`make bench BENCH=dense`).
 FEWEST_LAYERS = 16
-AXIS = "batch"
 # Elements up to which copying a gradient is faster than a separate exchange.
 SMALL = 65_536
 
 
-class MultiStepModel(keras.Model):
+class MultiStepModel(DataParallelModel):
     """A functional model whose `fit` runs `steps_per_execution` steps in one compiled loop. JAX only.
 
     Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
@@ -41,33 +41,32 @@ class MultiStepModel(keras.Model):
         model = MultiStepModel(net.input, net.output, devices=device_count(batch_size=128, available=2))
     """
 
-    train_function: Any
-
     def __init__(self, inputs: Any, outputs: Any, *, devices: int, **kwargs: Any) -> None:
-        super().__init__(inputs, outputs, **kwargs)
-        self.devices = 1 if self.non_trainable_variables else devices
-
-    def make_train_function(self, force: bool = False) -> None:
-        """Sets `train_function`, which takes the state and an iterator over batches; called by Keras."""
-        if self.train_function is None or force:
-            self.train_function = self._multi_step_function()
+        super().__init__(inputs, outputs, devices=devices, **kwargs)
+        if self.non_trainable_variables:
+            self.devices = 1
 
     def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
         """Keras's method, with gradients averaged over devices."""
         return super().compute_loss_and_updates(_averaging()(trainable_variables), *args, **kwargs)
 
-    def _multi_step_function(self) -> Callable[[Any, Iterator[Any]], tuple[Any, Any]]:
+    def program(self, replicas: Replicas) -> Program:
+        """Returns the compiled steps of an execution in one program."""
         import jax
 
-        used = jax.devices()[: self.devices]
-        mesh = jax.make_mesh((self.devices,), (AXIS,), (jax.sharding.AxisType.Auto,), devices=used)
-        whole, divided = jax.NamedSharding(mesh, jax.P()), jax.NamedSharding(mesh, jax.P(None, AXIS))
+        whole, divided = replicas.whole, replicas.along(1)
 
         def step(state: Any, batch: Any) -> tuple[Any, None]:
             _, state = self.train_step(state, batch)
             return state, None
 
-        @partial(jax.shard_map, mesh=mesh, in_specs=(whole.spec, divided.spec), out_specs=whole.spec, check_vma=False)
+        @partial(
+            jax.shard_map,
+            mesh=replicas.mesh,
+            in_specs=(whole.spec, divided.spec),
+            out_specs=whole.spec,
+            check_vma=False,
+        )
         def steps(state: Any, batches: Any) -> Any:
             *state, metrics = state
             (*state, own), _ = jax.lax.scan(step, (*state, jax.tree.map(jax.numpy.zeros_like, metrics)), batches)
@@ -78,25 +77,19 @@ class MultiStepModel(keras.Model):
             with keras.StatelessScope(list(zip(self.metrics_variables, state[-1], strict=True))):
                 return self.get_metrics_result(), state
 
-        program = jax.jit(execution, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
+        compiled = jax.jit(execution, donate_argnums=0, in_shardings=(whole, divided), out_shardings=whole)
 
         def stacked(*arrays: Any) -> Any:
             """Stacks batches into one array, copying each device's part once."""
-            shape = len(arrays), *arrays[0].shape
-            parts = divided.addressable_devices_indices_map(shape)
+            size = len(arrays[0]) // len(replicas.local)
             local = [
-                jax.device_put(np.stack([array[part[1]] for array in arrays]), device) for device, part in parts.items()
+                jax.device_put(np.stack([array[number * size : (number + 1) * size] for array in arrays]), device)
+                for number, device in enumerate(replicas.local)
             ]
+            shape = len(arrays), size * replicas.mesh.size, *arrays[0].shape[1:]
             return jax.make_array_from_single_device_arrays(shape, divided, local)
 
-        def train_function(state: Any, iterator: Iterator[Any]) -> tuple[Any, Any]:
-            batches = list(islice(iterator, self.steps_per_execution))
-            if not batches:
-                raise StopIteration
-            # At the start of an epoch, the state is on one device; replicating it avoids a second compilation.
-            return program(jax.device_put(state, whole), jax.tree.map(stacked, *batches))
-
-        return train_function
+        return lambda state, batches: compiled(state, jax.tree.map(stacked, *batches))
 
 
 def _averaging() -> Callable[[Any], Any]:

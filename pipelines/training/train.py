@@ -17,6 +17,7 @@ from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
     from pipelines.training.checkpoint import Interval
+    from pipelines.training.exchange import Exchange
     from pipelines.training.trackers import TrackerName
 
 
@@ -30,6 +31,8 @@ def train(
     probe: Probes | None = None,
     reset_watchdog: Callable[[], None] | None = None,
     track: "TrackerName | None" = None,
+    devices: int | None = None,
+    exchange: "Exchange | None" = None,
 ) -> Run:
     """Trains a new run to its end and draws its figures.
 
@@ -42,6 +45,8 @@ def train(
         probe: measurements during training; None for none.
         reset_watchdog: called after every execution of training or validation; None for nothing.
         track: experiment tracker to report to, "mlflow" or "wandb"; None for none.
+        devices: number of devices to divide each batch among; None chooses it.
+        exchange: connection with other processes, which follow this one; None trains alone.
 
     Returns:
         The finished run.
@@ -65,6 +70,8 @@ def train(
         probe=probe,
         reset_watchdog=reset_watchdog,
         track=track,
+        devices=devices,
+        exchange=exchange,
     )
 
 
@@ -77,6 +84,8 @@ def resume(
     probe: Probes | None = None,
     reset_watchdog: Callable[[], None] | None = None,
     track: "TrackerName | None" = None,
+    devices: int | None = None,
+    exchange: "Exchange | None" = None,
 ) -> Run:
     """Resumes an interrupted run from its last checkpoint, trains it to its end and draws its figures.
 
@@ -88,6 +97,8 @@ def resume(
         probe: see `train`.
         reset_watchdog: see `train`.
         track: see `train`.
+        devices: see `train`; None keeps the number that the run had.
+        exchange: see `train`.
 
     Returns:
         The finished run.
@@ -110,6 +121,8 @@ def resume(
         probe=probe,
         reset_watchdog=reset_watchdog,
         track=track,
+        devices=devices,
+        exchange=exchange,
     )
 
 
@@ -150,15 +163,17 @@ def _complete(
     probe: Probes | None,
     reset_watchdog: Callable[[], None] | None,
     track: "TrackerName | None",
+    devices: int | None,
+    exchange: "Exchange | None",
 ) -> Run:
     console = console or Console()
     with _advice(path, console):
-        frameworks.load(1 if config else open_run(path).record.devices or 1, console)
+        frameworks.load(devices or (1 if config else open_run(path).record.devices or 1), console)
         from pipelines.training import figures, launch, report
         from pipelines.training.callbacks import ResetWatchdog
 
         callbacks = [ResetWatchdog(reset_watchdog)] if reset_watchdog else []
-        options = launch.Options(data_dir, console, interval, callbacks, probe, track)
+        options = launch.Options(data_dir, console, interval, callbacks, probe, track, devices, exchange)
         if config is not None:
             run = launch.start(config, path, options)
         elif _is_trained(path):

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -14,10 +14,12 @@ from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
+from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
 from pipelines.core.parsing import parse, parse_over
-from pipelines.core.run import Run
+from pipelines.core.run import Run, open_run
 from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
+from pipelines.training.processes.host import HostTask, train_together
 from pipelines.training.train import find_rate, resume, train
 
 TRAIN = "highway train"
@@ -37,6 +39,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --resume RUN                  resume an interrupted run
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --track mlflow|wandb          report to an experiment tracker
+  --devices N                   divide each batch among N devices of this machine, such as GPUs
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
 Ctrl-C, SIGTERM and SIGHUP finish the step and save, with status 130, 143 and 129; a second one ends at once.
@@ -66,6 +69,8 @@ class TrainArguments:
     """Experiment tracker to report to; None for none."""
     gpus: int | Literal["auto"] | None = "auto"
     """Number of the GPU to use; "auto" uses the first one, if there is one, and None the CPU."""
+    devices: int | None = None
+    """Number of devices that each batch is divided among; None chooses it."""
 
 
 class NewRun(Config):
@@ -81,6 +86,9 @@ class NewRun(Config):
     """Experiment tracker to report to; its address, project and key come from its own environment variables."""
     gpus: NonNegative | Literal["auto"] | None = "auto"
     """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
+    devices: Count | None = None
+    """Divide each batch among the first devices of this machine, such as GPUs; default: one, or for deep stacks on JAX
+    as many parts of the CPU as pay."""
     find_rate: Path | None = None
     """Figure to write (.png, .pdf or .svg). Instead of training, raises the learning rate step by step, and suggests
     one."""
@@ -99,6 +107,8 @@ class ResumedRun(Frozen):
     """Experiment tracker to report to; the run continues there if it was tracked before."""
     gpus: NonNegative | Literal["auto"] | None = "auto"
     """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
+    devices: Count | None = None
+    """Divide each batch among the first devices of this machine; default: as many as before."""
 
 
 def main(arguments: list[str]) -> None:
@@ -113,6 +123,8 @@ def main(arguments: list[str]) -> None:
     given = parse_train(arguments)
     console = Console()
     trackers.check(given.track)
+    hosts = of_environment()
+    _refuse_together(given, hosts)
     environment.choose_gpu(given.gpus)
     if given.config:
         refuse_unknown(given.config.data)
@@ -124,20 +136,43 @@ def main(arguments: list[str]) -> None:
         losses = f"losses: {given.find_rate}"
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
-    if given.config is None:
-        run = resume(
-            folder(given), data_dir=given.data_dir, interval=given.interval, console=console, track=given.track
-        )
-    else:
-        run = train(
-            given.config,
-            folder(given),
+    path = folder(given)
+    if hosts:
+        task = HostTask(
+            folder=path,
             data_dir=given.data_dir,
+            config=given.config,
             interval=given.interval,
-            console=console,
             track=given.track,
+            devices=given.devices,
         )
+        train_together(task, hosts, console)
+        if hosts.leads:
+            say(console, _summary(open_run(path)))
+        return
+    options: dict[str, Any] = {
+        "data_dir": given.data_dir,
+        "interval": given.interval,
+        "console": console,
+        "track": given.track,
+        "devices": given.devices,
+    }
+    run = resume(path, **options) if given.config is None else train(given.config, path, **options)
     say(console, _summary(run))
+
+
+def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
+    """Refuses options that exclude each other."""
+    if given.find_rate and (hosts or given.devices):
+        raise UserError(
+            f"--find-rate uses one device of one process. Leave out --devices, and unset {ADDRESSES}, {COUNT} and "
+            f"{INDEX}."
+        )
+    if given.devices and given.devices > 1 and isinstance(given.gpus, int):
+        raise UserError(
+            f"--gpus {given.gpus} chooses one GPU, and --devices takes the first {given.devices}. Leave out --gpus; "
+            "CUDA_VISIBLE_DEVICES chooses several."
+        )
 
 
 def parse_train(arguments: list[str]) -> TrainArguments:
@@ -163,7 +198,15 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         except UserError as error:
             raise UserError(f"{error} {_RESUME_ALONE}") from None
         return TrainArguments(
-            None, None, resumed.resume, resumed.data_dir, resumed.checkpoint_steps, None, resumed.track, resumed.gpus
+            None,
+            None,
+            resumed.resume,
+            resumed.data_dir,
+            resumed.checkpoint_steps,
+            None,
+            resumed.track,
+            resumed.gpus,
+            resumed.devices,
         )
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
@@ -181,7 +224,15 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(
-        config, chosen.run, None, chosen.data_dir, chosen.checkpoint_steps, chosen.find_rate, chosen.track, chosen.gpus
+        config,
+        chosen.run,
+        None,
+        chosen.data_dir,
+        chosen.checkpoint_steps,
+        chosen.find_rate,
+        chosen.track,
+        chosen.gpus,
+        chosen.devices,
     )
 
 

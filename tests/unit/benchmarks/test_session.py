@@ -154,8 +154,9 @@ def test_rows_measured_before_an_interruption_are_written_and_failures_set_the_s
 
 def test_contestants_import_only_packages_of_the_peer_environment():
     # Neither pydantic nor TensorFlow, which `import keras` would import too.
-    for module in ("pipelines.training.initialization", "pipelines.training.steps_per_execution"):
-        assert imports(module) <= {"jax", "keras", "numpy", *sys.stdlib_module_names}
+    ours = {f"pipelines.training.{name}" for name in ("data_parallel", "initialization", "steps_per_execution")}
+    for module in ours:
+        assert imports(module) <= {"jax", "keras", "numpy", *sys.stdlib_module_names, *ours}
 
 
 def _rows(section, unit, **more):

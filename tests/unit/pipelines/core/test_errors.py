@@ -1,4 +1,7 @@
-from pipelines.core.errors import UserError, nearest, unknown
+from functools import partial
+
+from pipelines.core.errors import LostHostError, UserError, nearest, unknown
+from pipelines.core.guard import guarded
 
 
 def test_unknown_names_the_nearest_and_all_choices():
@@ -17,3 +20,11 @@ def test_nearest():
     assert nearest("trian", ["export", "train"]) == "train"
     assert nearest("zzz", ["export", "train"]) is None
     assert nearest("train", []) is None
+
+
+def test_the_status_says_whether_repeating_helps():
+    def fail(error):
+        raise error
+
+    statuses = [guarded("highway", partial(fail, error("what happened"))) for error in (UserError, LostHostError)]
+    assert statuses == [2, 75]

@@ -36,7 +36,7 @@ def test_an_interruption_while_loading_shows_nothing_of_it(capfd):
         os.write(2, b"a message of a framework")
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), frameworks._hushed():
+    with pytest.raises(KeyboardInterrupt), frameworks.hushed():
         interrupted()
     assert capfd.readouterr().err == ""
 

@@ -1,0 +1,214 @@
+"""One of several processes that train a run together, as a child process.
+
+When another process dies, JAX may abort this one before any Python code runs, and while it connects, no signal is
+handled. The command that the user started therefore trains in a child, and reports its end in one sentence.
+"""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from typing import IO, ClassVar, Literal
+
+from rich.console import Console
+
+from pipelines.core import environment, frameworks
+from pipelines.core.config import Config
+from pipelines.core.console import say
+from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
+from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
+from pipelines.training import signals
+from pipelines.training.processes.task import Task, perform
+from pipelines.training.train import resume, train
+
+NOTICE, LIMIT = 20.0, 300.0
+"""Seconds without all processes after which this one says so, and after which it gives up."""
+CHILD = (sys.executable, "-m", f"{__package__}.host")
+CONNECTED = b"+"
+"""What a child writes to its parent once all processes are connected."""
+# Lines of the C++ log: level, date and time.
+LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
+# Those after which a process ends; what follows them belongs to them.
+FATAL = re.compile(r"F\d{4} |E\d{4} .*coordination")
+# How JAX ends a process when another is gone.
+GONE = re.compile(r"[EF]\d{4} .*(distributed service|coordination|heartbeat)", re.IGNORECASE)
+
+
+class HostTask(Task):
+    """Trains a run along with other processes; the folder is its run directory."""
+
+    module: ClassVar[str] = f"{__package__}.host"
+    program: ClassVar[str] = "highway train"
+    role: Literal["host"] = "host"
+    config: Config | None
+    """Configuration of a new run; None resumes one."""
+    interval: int | Literal["auto"] = "auto"
+    """Steps between two checkpoints."""
+    track: Literal["mlflow", "wandb"] | None = None
+    """Experiment tracker to report to."""
+    devices: int | None = None
+    """Number of devices of this process."""
+    ready: int = -1
+    """Descriptor to write to once all processes are connected."""
+
+
+def act(task: HostTask) -> None:
+    """Trains the run of a task, and writes it if this process leads.
+
+    Raises:
+        LostHostError: another process has died or cannot be reached.
+        UserError: the run cannot be trained.
+        StoppedError: after SIGTERM or SIGINT in any of the processes.
+    """
+    hosts, devices = of_environment(), task.devices or 1
+    assert hosts, "the parent has the same environment"
+    # Where a CPU is divided, all of its parts take part.
+    os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)
+    console = Console(quiet=not hosts.leads)
+    frameworks.load(devices, console)
+    from pipelines.training import launch
+    from pipelines.training.exchange import connect, is_lost
+
+    exchange = connect(hosts, devices)
+    os.write(task.ready, CONNECTED)
+    try:
+        if not hosts.leads:
+            launch.follow(
+                task.config,
+                task.folder,
+                launch.Options(task.data_dir, console, devices=task.devices, exchange=exchange),
+            )
+        elif task.config is not None:
+            train(
+                task.config,
+                task.folder,
+                data_dir=task.data_dir,
+                interval=task.interval,
+                console=console,
+                track=task.track,
+                devices=task.devices,
+                exchange=exchange,
+            )
+        else:
+            resume(
+                task.folder,
+                data_dir=task.data_dir,
+                interval=task.interval,
+                console=console,
+                track=task.track,
+                devices=task.devices,
+                exchange=exchange,
+            )
+    except Exception as error:
+        if isinstance(error, UserError | StoppedError) or disk_is_full(error):
+            raise
+        if is_lost(error):
+            raise _lost(task, hosts) from error
+        # An interpreter that shuts down would wait for the other processes, which wait for this one.
+        traceback.print_exc()
+        os._exit(1)
+
+
+def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
+    """Trains a run along with other processes, in a child process.
+
+    Args:
+        task: the run.
+        hosts: the processes.
+        console: where to report that processes are missing.
+
+    Raises:
+        LostHostError: another process is missing or has died.
+        SystemExit: the child has reported an error, was stopped or was killed; the status is passed on.
+    """
+    read, write = os.pipe()
+    withheld: list[str] = []
+    received: list[signal.Signals] = []
+    connected = False
+
+    def pass_on(number: signal.Signals) -> None:
+        child.send_signal(number)
+        if received or not connected:
+            child.kill()
+        received.append(number)
+
+    with subprocess.Popen(
+        [*CHILD, task.model_copy(update={"ready": write}).model_dump_json()],
+        env={**os.environ, environment.COMMAND: environment.command()},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=[write],
+        # Ctrl-C must reach it once, from this process.
+        start_new_session=True,
+    ) as child:
+        os.close(write)
+        relay = threading.Thread(target=_relay, args=(child.stderr, task.program, withheld), name="stderr")
+        relay.start()
+        try:
+            with signals.handled(pass_on):
+                connected = _connects(read, hosts, console)
+                status = child.wait()
+        finally:
+            child.kill()
+            relay.join()
+            os.close(read)
+    if status == 0:
+        return
+    if received and status < 0:
+        raise SystemExit(128 + received[0])
+    if status in (1, -signal.SIGABRT) and any(map(GONE.match, withheld)):
+        raise _lost(task, hosts)
+    if status < 0 or status == 1:
+        sys.stderr.writelines(withheld)
+    if status < 0:
+        how = signal.Signals(-status).name
+        sys.stderr.write(f"{task.program}: error: process {hosts.index} was killed by {how}. {_again(task)}\n")
+    raise SystemExit(status if status > 0 else 128 - status)
+
+
+def _connects(ready: int, hosts: Hosts, console: Console) -> bool:
+    """Waits until all processes are connected; returns False if the child ends first."""
+    of = f"process {hosts.index} of {hosts.count}"
+    if not select.select([ready], [], [], NOTICE)[0]:
+        say(
+            console,
+            f"{of} waits for the others at {hosts.address}. All of them need the same {ADDRESSES}, and must reach it "
+            "without a proxy.",
+        )
+        if not select.select([ready], [], [], LIMIT - NOTICE)[0]:
+            raise LostHostError(f"{of} has waited {LIMIT:.0f} s for the others at {hosts.address}. Start all of them.")
+    return os.read(ready, 1) == CONNECTED
+
+
+def _relay(stream: IO[bytes], program: str, withheld: list[str]) -> None:
+    """Passes the errors of a child on, except for lines of the C++ log, and all but its own after a fatal one."""
+    fatal = False
+    for line in stream:
+        text = line.decode(errors="replace")
+        fatal = fatal or bool(FATAL.match(text))
+        if LOG.match(text) or (fatal and not text.startswith(program)):
+            withheld.append(text)
+            continue
+        # The terminal may be closed.
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _lost(task: HostTask, hosts: Hosts) -> LostHostError:
+    return LostHostError(f"one of the {hosts.count} processes has died or cannot be reached. {_again(task)}")
+
+
+def _again(task: HostTask) -> str:
+    if task.folder.exists():
+        return f"Start all of them again with --resume {task.folder}; the run continues from its last checkpoint."
+    return "Start all of them again, with --resume if there is a run directory."
+
+
+if __name__ == "__main__":
+    perform(HostTask, act)

@@ -1,0 +1,161 @@
+"""Two processes of this machine that train one run together, on JAX."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from pipelines.core import run as runs
+from pipelines.core.hosts import ADDRESSES, COUNT, INDEX
+from pipelines.training import metrics_file
+from tests.killed_run import NEWEST, ROOT, differences
+
+# With dropout, so that there is state besides weights; every step is followed by a save.
+WORDS = [
+    *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
+    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "10", "--precision", "float32"),
+    *("--checkpoint-steps", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def start(mnist_5k):
+    """A function that starts a process in `highway train`."""
+
+    def run(words, **variables):
+        kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines", "train", *map(str, words), "--data-dir", str(mnist_5k)],
+            env={**kept, "KERAS_BACKEND": "jax", "JAX_NUM_CPU_DEVICES": "1", **variables},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def start_pair(start):
+    """A function that starts two connected processes, given the words of each."""
+
+    def run(leader, follower):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        return [
+            start(words, **{ADDRESSES: address, COUNT: "2", INDEX: str(index)})
+            for index, words in enumerate((leader, follower))
+        ]
+
+    return run
+
+
+def ended(process, status=0):
+    """Waits for a process and returns its output."""
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == status, output + errors
+    return output, errors
+
+
+def state(run):
+    """Returns the arrays of the last checkpoint."""
+    with np.load(run / NEWEST) as arrays:
+        return {name: arrays[name] for name in arrays.files if name != "head"}
+
+
+@pytest.fixture(scope="module")
+def trained(start, start_pair, tmp_path_factory):
+    """A folder with a run of two processes and the same run of one, and the output of the first two."""
+    folder = tmp_path_factory.mktemp("runs")
+    alone = start([*WORDS, "--run", folder / "alone"])
+    pair = start_pair([*WORDS, "--run", folder / "pair"], [*WORDS, "--run", folder / "none"])
+    outputs = [ended(process) for process in pair]
+    ended(alone)
+    return folder, outputs
+
+
+def names(run):
+    return {path.name for path in run.rglob("*") if not path.name.startswith("events.")}
+
+
+def test_two_processes_train_one_run(trained):
+    folder, ((output, errors), followed) = trained
+    alone, pair = folder / "alone", folder / "pair"
+    assert sorted(path.name for path in folder.iterdir()) == ["alone", "pair"]
+    assert names(pair) == names(alone)
+    assert followed == ("", "")
+    assert f"run directory {pair}" in output
+    assert errors == ""
+
+    for one, two in zip(*(metrics_file.read(path / "metrics.csv") for path in (alone, pair)), strict=True):
+        assert {name: two[name] for name in one if name != "seconds"} == pytest.approx(
+            {name: value for name, value in one.items() if name != "seconds"}, rel=2e-3, abs=1e-4
+        )
+    before, after = state(alone), state(pair)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, rtol=1e-2, atol=1e-4, err_msg=name)
+
+    assert (pair / "config.json").read_bytes() == (alone / "config.json").read_bytes()
+    assert [one.model_dump() for one in runs.open_run(pair).record.starts] == [
+        {"step": 0, "devices": 2, "processes": 2}
+    ]
+    assert "starts" not in json.loads((alone / "run.json").read_bytes())
+
+
+def stamp(run):
+    """Returns when the state was saved; 0 if it was not, or while it is replaced."""
+    try:
+        return (run / NEWEST).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def wait_for_save(run, pair):
+    """Waits until the leader of a pair has saved a state."""
+    before = stamp(run)
+    while stamp(run) in {0, before}:
+        assert all(process.poll() is None for process in pair)
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(trained, start, start_pair, tmp_path):
+    run, none = tmp_path / "run", tmp_path / "none"
+    leader, follower = pair = start_pair([*WORDS, "--run", run], WORDS)
+    wait_for_save(run, pair)
+    follower.kill()
+    _, errors = ended(leader, 75)
+    assert errors == (
+        "highway train: error: one of the 2 processes has died or cannot be reached. Start all of them again with "
+        f"--resume {run}; the run continues from its last checkpoint.\n"
+    )
+    ended(follower, -signal.SIGKILL)
+
+    leader, follower = pair = start_pair(["--resume", run], ["--resume", none])
+    wait_for_save(run, pair)
+    follower.send_signal(signal.SIGTERM)
+    for process in pair:
+        assert "stopped by SIGTERM after step" in ended(process, 143)[1]
+    shutil.copytree(run, tmp_path / "alone")
+
+    for process in start_pair(["--resume", run, "--checkpoint-steps", 1], ["--resume", none]):
+        ended(process)
+    assert differences(trained[0] / "pair", run) == []
+    assert not none.exists()
+
+    output, _ = ended(start(["--resume", tmp_path / "alone", "--devices", 1]))
+    assert "each batch was divided among 2 devices of 2 processes and is now on 1: results are no longer" in output
+    assert [one.processes for one in runs.open_run(tmp_path / "alone").record.starts] == [2, 2, 1]
+    before, after = state(trained[0] / "pair"), state(tmp_path / "alone")
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, rtol=1e-2, atol=1e-4, err_msg=name)

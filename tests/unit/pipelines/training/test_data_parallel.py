@@ -1,0 +1,87 @@
+"""Training on two devices equals that on one. The nets train on JAX; on other backends, these tests are skipped."""
+
+from functools import cache
+
+import keras
+import numpy as np
+import pytest
+
+import highway_keras
+from pipelines.training.data_parallel import DataParallelModel, Replicas
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
+BATCH, BATCHES = 16, 4
+
+
+def convolutions(x):
+    x = keras.layers.Conv2D(4, 3, activation="relu", padding="same")(keras.layers.Reshape((6, 6, 1))(x))
+    x = highway_keras.ConvHighway(3, activation="relu")(keras.layers.BatchNormalization(momentum=0.5)(x))
+    return keras.layers.Flatten()(keras.layers.Dropout(0.3)(x))
+
+
+def stack(x):
+    x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.01))(x)
+    return keras.layers.Dropout(0.3)(highway_keras.HighwayStack(3, activation="tanh")(x))
+
+
+@cache
+def fitted(features, devices, steps_per_execution=1):
+    """Returns a trained model, its logs, and its scores on examples that two devices do not divide."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((36,))
+    outputs = keras.layers.Dense(4)(features(inputs))
+    model = DataParallelModel(inputs, outputs, devices=devices) if devices else keras.Model(inputs, outputs)
+    model.compile(
+        keras.optimizers.SGD(0.05, momentum=0.9),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        steps_per_execution=steps_per_execution,
+    )
+    random = np.random.default_rng(0)
+    x = random.normal(size=(BATCH * BATCHES + 1, 36)).astype("float32")
+    y = np.abs(x[:, :4]).argmax(1)
+    weights = random.uniform(0.5, 1.5, len(x)).astype("float32")
+    history = model.fit(
+        x[:-1],
+        y[:-1],
+        sample_weight=weights[:-1],
+        batch_size=BATCH,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+        validation_data=(x, y),
+    )
+    return model, history.history
+
+
+def teardown_module():
+    fitted.cache_clear()
+
+
+@pytest.mark.parametrize(("features", "steps"), [(convolutions, 1), (stack, 1), (stack, 3)])
+def test_the_numbers_are_those_of_one_device(features, steps):
+    one, history = fitted(features, None)
+    two, others = fitted(features, 2, steps)
+    assert history.keys() == others.keys() == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    for name, values in history.items():
+        np.testing.assert_allclose(others[name], values, rtol=1e-4, err_msg=name)
+    for left, right in zip(one.variables, two.variables, strict=True):
+        np.testing.assert_allclose(right.numpy(), left.numpy(), rtol=1e-3, atol=1e-5, err_msg=left.path)
+    assert int(two.optimizer.iterations) == 2 * BATCHES
+
+
+def test_all_devices_are_used():
+    import jax
+
+    model, _ = fitted(stack, 2)
+    assert model.trainable_variables[0].value.sharding.device_set == set(jax.devices()[:2])
+
+
+def test_arrays_are_divided_and_copied():
+    replicas = Replicas(2)
+    rows = np.arange(8.0).reshape(2, 4)
+    assert [part.data.shape for part in replicas.divided(rows).addressable_shards] == [(1, 4)] * 2
+    assert [part.data.shape for part in replicas.divided(rows, axis=1).addressable_shards] == [(2, 2)] * 2
+    (copied,) = replicas.copied([rows])
+    assert copied.sharding.device_set == set(replicas.local)
+    assert replicas.own(copied) is copied
