@@ -53,20 +53,24 @@ def make(folder):
 
 
 @pytest.fixture(scope="module", params=["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
-def made(request, tmp_path_factory):
-    """The folder of the runs of `make`, and its output."""
-    folder = tmp_path_factory.mktemp(request.param)
-    code = f"from pathlib import Path\nfrom {__name__} import make\nmake(Path({str(folder)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": request.param, "JAX_NUM_CPU_DEVICES": "2"},
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+def made(request, shared):
+    """The folder of the runs of `make`, which tests only read, and its output."""
+
+    def run(folder):
+        code = f"from pathlib import Path\nfrom {__name__} import make\nmake(Path({str(folder)!r}))"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "KERAS_BACKEND": request.param, "JAX_NUM_CPU_DEVICES": "2"},
+        )
+        assert done.returncode == 0, done.stderr
+        (folder / "output.txt").write_text(done.stdout)
+
+    folder = shared(f"devices-{request.param}", run)
+    return folder, (folder / "output.txt").read_text()
 
 
 def state(run):
