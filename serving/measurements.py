@@ -58,9 +58,9 @@ class Int8(ManifestPart):
     images: Count
     """Number of images of this split."""
     float32_accuracy: float
-    """Accuracy of `model.onnx` on them."""
+    """Accuracy of `model.onnx` on them; the share of all labels that are right if images may have several."""
     int8_accuracy: float
-    """Accuracy of `model.int8.onnx` on them."""
+    """The same of `model.int8.onnx`."""
     same_label: Count
     """Images for which both predict the same class."""
     max_abs_difference: float

@@ -1,6 +1,7 @@
 """Measures a net: gate statistics, lesions, a single example and routes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Progress, padded
-from highway_keras.analysis.scorer import ScoreSpec
 from pipelines.analysis.examples import OpenedNet, Part
 from pipelines.analysis.progress import AnalysisProgress
 
@@ -70,10 +70,15 @@ def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> G
 def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, units: bool = False) -> Lesions:
     """Measures the scores on examples with each layer, or each unit, closed in turn."""
     close = analysis.lesion_units if units else analysis.lesion_layers
-    scores: ScoreSpec = analysis.classification if part.labels else analysis.regression
-    if part.multi_label:
-        scores = keras.losses.BinaryCrossentropy(from_logits=True)
+    scores = _independent if part.multi_label else analysis.classification if part.labels else analysis.regression
     return close(net.model, part.batches, scores, advance)
+
+
+def _independent(y: Any, outputs: Any) -> dict[str, Any]:
+    """Computes the cross-entropy of all classes of an example, and the share of them that are predicted as they are."""
+    loss = keras.losses.binary_crossentropy(y, outputs, from_logits=True) * outputs.shape[-1]
+    right = keras.ops.equal(outputs > 0, y > 0.5)
+    return {"loss": loss, "accuracy": keras.ops.mean(keras.ops.cast(right, "float32"), axis=-1)}
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ class MultiLabel(Frozen):
     exact: float
     """Share of the examples all of whose labels are right."""
     loss: float
-    """Mean binary cross-entropy of a label in nats, without label smoothing and weight penalty."""
+    """Mean cross-entropy of an example in nats, a sum over the classes, without label smoothing and weight penalty."""
     calibration_error: float
     """Mean difference between the probability of a label and how often it is present; see `calibration_error`."""
     classes: tuple[LabelResult, ...]
@@ -117,9 +117,9 @@ def measure(logits: np.ndarray, truth: np.ndarray, names: Sequence[str], weights
 
 
 def cross_entropy(logits: np.ndarray, truth: np.ndarray) -> float:
-    """Returns the mean binary cross-entropy of a label in nats; arguments as for `measure`."""
+    """Returns the mean cross-entropy of an example in nats, a sum over the classes; arguments as for `measure`."""
     logits = logits.astype(np.float64)
-    return float((np.logaddexp(0, logits) - truth * logits).mean())
+    return float((np.logaddexp(0, logits) - truth * logits).sum(axis=1).mean())
 
 
 def average_precision(scores: np.ndarray, true: np.ndarray) -> float | None:

@@ -122,8 +122,8 @@ def compiled(
         precision: the policy of `net`; "mixed_float16" adds dynamic loss scaling.
         steps_per_epoch: steps in an epoch.
         accelerated: whether there is a GPU or TPU.
-        task: "classification" has the cross-entropy as its loss, "multi_label" the binary cross-entropy of each class,
-            and "regression" the mean squared error.
+        task: "classification" has the cross-entropy as its loss, "multi_label" the sum of the binary cross-entropies of
+            the classes, and "regression" the mean squared error.
         devices: number of devices per process that was asked for, or that a resumed run had; None chooses it. On
             TensorFlow, `devices.scope` sets it.
         rate: learning rate in place of the configuration's schedule.
@@ -147,6 +147,9 @@ def compiled(
             optimizer=optimizer,
             loss=loss,
             metrics=metrics,
+            # The cross-entropies of the classes are added, as their probabilities are multiplied, so that the learning
+            # rate of a recipe suits any number of them.
+            loss_weights=float(net.output_shape[-1]) if task == "multi_label" else None,
             # On a CPU only stacks gain from XLA; convolutions become much slower.
             jit_compile="auto" if accelerated or on_jax else stack is not None and not mirrored,
             # With mirrored variables, TensorFlow cannot run a loop over steps.

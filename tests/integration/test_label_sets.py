@@ -104,6 +104,7 @@ def test_a_net_for_any_number_of_classes_is_evaluated_and_analyzed(home, tmp_pat
     assert main(["analyze", "run", "--examples", "60"]) == 0
     with np.load(tmp_path / "run" / "analysis" / "arrays.npz") as arrays:
         assert arrays["lesion_intact_accuracy"] > 0.9
+        assert arrays["lesion_intact_loss"] < 1
         assert "route_classes" not in arrays
     assert not (tmp_path / "run" / "analysis" / "figures" / "classes.png").exists()
 
