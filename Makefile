@@ -33,7 +33,7 @@ demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 
 # Tests that JAX, the second backend, runs too: the library, and training that is killed and resumed.
 ON_JAX := tests/unit/highway_keras tests/unit/pipelines/training/test_initialization.py \
-    tests/unit/pipelines/training/test_steps_per_execution.py \
+    tests/unit/pipelines/training/test_steps_per_execution.py tests/unit/pipelines/training/test_data_parallel.py \
     tests/integration/test_train_resume.py tests/e2e/test_train_killed.py
 # Without bytecode, each worker of pytest and each process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
