@@ -35,7 +35,7 @@ demo: install  ## Train, evaluate, export and predict on 5,000 real digits
 # come first, so that no worker is left alone with them at the end.
 ON_JAX := tests/e2e/test_train_killed.py tests/integration/test_train_resume.py \
     tests/unit/pipelines/training/test_initialization.py tests/unit/pipelines/training/test_steps_per_execution.py \
-    tests/unit/highway_keras
+    tests/unit/pipelines/training/test_data_parallel.py tests/unit/highway_keras
 # Without bytecode, each worker of pytest and each process that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than the two cores of small machines, because some tests wait for processes.
