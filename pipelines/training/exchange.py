@@ -120,8 +120,8 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
     fewest = min(Counter(device.process_index for device in jax.devices()).values())
     if fewest < devices:
         raise UserError(
-            f"--devices {devices} is more than every process has: {fewest}. Start all with the same command, on machines "
-            "with as many devices."
+            f"--devices {devices} is more than every process has: {fewest}. Start all with the same command, on "
+            "machines with as many devices."
         )
     exchange = Exchange(hosts, devices)
     # The first message connects all, while none is busy with something long. Gloo prints its connections.
