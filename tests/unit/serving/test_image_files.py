@@ -284,7 +284,7 @@ ROTATED[0x0112] = 6
 @pytest.mark.parametrize(
     "options",
     [{}, {"subsampling": 0}, {"progressive": True}, {"keep_rgb": True}, {"exif": ROTATED}, {"icc_profile": b"none"}],
-    ids=str,
+    ids=lambda options: "".join(options) or "plain",
 )
 def test_the_luminance_of_a_jpeg_is_that_of_its_colours(size, options):
     # Not too strong: an encoder leaves values beyond those of RGB around the edges of others.
