@@ -11,7 +11,7 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
 install_into = @$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
-.PHONY: help install demo test test-all lint format docs peers servers bench images lock clean
+.PHONY: help install demo test test-all test-tensorflow test-jax test-torch lint format docs peers servers bench images lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -50,10 +50,16 @@ test: install peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-test-all: install peers  ## Run every test on every backend
+test-all: test-tensorflow test-jax test-torch  ## Run every test on every backend
+
+test-tensorflow: install
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e
+
+test-jax: install
 	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
+
+test-torch: install peers
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) tests/unit/highway_keras
 
 lint: install  ## Check style, formatting and types
