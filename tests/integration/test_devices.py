@@ -23,6 +23,7 @@ from tests.interrupted import at, copied
 from tests.killed_run import NEWEST, ROOT, differences
 from tests.toy_data import ToyData, toy_config
 
+pytestmark = pytest.mark.slow
 CONFIGS = {
     "tensorflow": toy_config(),
     "jax": toy_config(model=ModelConfig(preset="mnist_conv_16", width=4, dropout=0.2, batch_normalization=True)),
@@ -52,7 +53,7 @@ def make(folder):
     sys.stdout.write(console.file.getvalue())
 
 
-@pytest.fixture(scope="module", params=["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["tensorflow", "jax"])
 def made(request, shared):
     """The folder of the runs of `make`, which tests only read, and its output."""
 
