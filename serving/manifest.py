@@ -114,8 +114,7 @@ class Column(ManifestPart):
     categories: tuple[str, ...] | None
     """Categories by index; null for a column of numbers."""
     date: Literal["day", "time"] | None = Field(None, exclude_if=lambda date: date is None)
-    """Kind of dates, whose numbers are days since 1970: without or with a time of day; left out of the file for
-    anything else, and in earlier versions."""
+    """Dates, in days since 1970, without or with a time of day; left out of the file for other columns."""
 
     @field_validator("categories")
     @classmethod
@@ -232,8 +231,7 @@ class Manifest(ManifestPart):
     labels: tuple[str, ...]
     """Names of the classes, by index; none for a regression."""
     multi_label: bool = Field(False, exclude_if=lambda multi_label: not multi_label)
-    """True if an example may have any number of the classes, so that their probabilities are independent; left out of
-    the file if it has one."""
+    """True if an example may belong to any number of classes; left out of the file otherwise."""
     target: str | None = Field(None, exclude_if=lambda target: target is None)
     """Column of the table that is predicted; left out of the file for images."""
     pictures: ConversionKind | None = None

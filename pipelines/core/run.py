@@ -76,7 +76,7 @@ class DataRecord(Frozen):
     target: str | None = Field(None, exclude_if=lambda target: target is None)
     """Column of a table of numbers that is predicted; left out of the file for other data."""
     multi_label: bool = Field(False, exclude_if=lambda multi_label: not multi_label)
-    """Whether an example may have any number of the classes; left out of the file if it has one, or a number."""
+    """True if an example may belong to any number of classes; left out of the file otherwise."""
 
     @property
     def inputs(self) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ PIECES = {
     "adamw": ("AdamW in place of SGD", _changed(optimizer=AdamW(learning_rate=0.004, weight_decay=0.05))),
     "muon": ("Muon in place of SGD", _changed(optimizer=Muon(learning_rate=0.005, weight_decay=0.1))),
 }
-"""What is changed in the recipe, and the configuration, by arm."""
+"""Change to the recipe, in words, and the resulting configuration, by arm."""
 
 
 def make_tables(results: Results) -> list[Table]:

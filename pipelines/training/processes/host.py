@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from typing import IO, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal
 
 from rich.console import Console
 
@@ -30,7 +30,7 @@ NOTICE, LIMIT = 20.0, 300.0
 """Seconds without all processes after which this one says so, and after which it gives up."""
 CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
-"""What a child writes to its parent once all processes are connected."""
+"""Message of a child to its parent: all processes are connected."""
 # Lines of the C++ log: level, date and time.
 LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
 # Those after which a process ends; what follows them belongs to them.
@@ -76,34 +76,15 @@ def act(task: HostTask) -> None:
 
     exchange = connect(hosts, devices)
     os.write(task.ready, CONNECTED)
+    options: dict[str, Any] = {"console": console, "devices": task.devices, "exchange": exchange}
+    leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
         if not hosts.leads:
-            launch.follow(
-                task.config,
-                task.folder,
-                launch.Options(task.data_dir, console, devices=task.devices, exchange=exchange),
-            )
+            launch.follow(task.config, task.folder, launch.Options(task.data_dir, **options))
         elif task.config is not None:
-            train(
-                task.config,
-                task.folder,
-                data_dir=task.data_dir,
-                interval=task.interval,
-                console=console,
-                track=task.track,
-                devices=task.devices,
-                exchange=exchange,
-            )
+            train(task.config, task.folder, **leading)
         else:
-            resume(
-                task.folder,
-                data_dir=task.data_dir,
-                interval=task.interval,
-                console=console,
-                track=task.track,
-                devices=task.devices,
-                exchange=exchange,
-            )
+            resume(task.folder, **leading)
     except Exception as error:
         if isinstance(error, UserError | StoppedError) or disk_is_full(error):
             raise
