@@ -74,7 +74,7 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
             break
     epochs = int(np.clip(epochs, FEWEST, MOST))
     if side is None:
-        reasons.append(f"inputs of {size} x {size} pixels: half of the images are larger than {shorter:.0f} pixels")
+        reasons.append(f"inputs of {size} x {size} pixels: the median of the images' shorter sides is {shorter:.0f}")
     reasons.append(f"{epochs} epochs of about {seconds:.1f} s, for {minutes:g} minutes in all")
     return Choice(config.model_copy(update={"epochs": epochs}), tuple(reasons))
 
