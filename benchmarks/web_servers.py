@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,9 +113,7 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._family():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        self._each(psutil.Process.kill)
         self._process.wait()
         self._errors.close()
 
@@ -126,20 +124,18 @@ class Running:
 
     def halt(self) -> None:
         """Suspends its processes."""
-        for process in self._family():
-            process.suspend()
+        self._each(psutil.Process.suspend)
 
     def go(self) -> None:
         """Resumes its processes."""
-        for process in self._family():
-            process.resume()
+        self._each(psutil.Process.resume)
 
-    def _family(self) -> list[psutil.Process]:
-        # Not its process group: workers of some servers have their own sessions.
-        try:
-            return [self.process, *self.process.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+    def _each(self, act: Callable[[psutil.Process], None]) -> None:
+        # Not its process group: workers of some servers have their own sessions. Children may end at any time.
+        with suppress(psutil.NoSuchProcess):
+            for process in (self.process, *self.process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    act(process)
 
     def wait(self, pixels: bytes) -> dict[str, float]:
         """Waits until the server answers.
