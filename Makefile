@@ -41,7 +41,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # More workers than the two cores of small machines, because some tests wait for processes.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 # .venv-peers has PyTorch but no TensorFlow: the library needs only Keras, NumPy and one backend.
-PYTEST_IN_PEERS := .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
+# Threads of PyTorch that wait keep their cores busy, so each worker has one.
+PYTEST_IN_PEERS := OMP_NUM_THREADS=1 .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
 # Unit tests run apart, because programs that TensorFlow compiled stay in memory until a worker ends.
 test: install peers  ## Run the tests on every backend, short of the slow ones

@@ -16,6 +16,7 @@ import ctypes
 import fcntl
 import gc
 import ipaddress
+import itertools
 import shutil
 import signal
 import socket
@@ -143,15 +144,20 @@ def repository(shared, digit_graph):
 
 
 def pytest_collection_modifyitems(items):
-    """Puts slow tests at the start of each worker's share: at the end, one of them would keep a single worker busy."""
+    """Puts slow tests at the start of each worker's share: at the end, one of them would keep a single worker busy.
+
+    Those of a module stay together, because workers would wait for each other's fixtures.
+    """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slow = [item for item in items if item.get_closest_marker("slow")]
     others = [item for item in items if not item.get_closest_marker("slow")]
+    shares = [[] for _ in range(workers)]
+    for _, module in itertools.groupby(slow, key=lambda item: item.path):
+        min(shares, key=len).extend(module)
     ordered = []
-    for worker in range(workers):
-        first = slow[worker::workers]
+    for number, first in enumerate(shares, 1):
         # pytest-xdist cuts the list into equal parts.
-        count = max(0, len(items) * (worker + 1) // workers - len(ordered) - len(first))
+        count = max(0, len(items) * number // workers - len(ordered) - len(first))
         ordered += [*first, *others[:count]]
         others = others[count:]
     items[:] = ordered + others

@@ -44,9 +44,19 @@ OTHERS = {
     ),
     # Executions of two steps, which reach a multiple of three with the sixteenth step.
     "executions": ({"steps_per_execution": 2, "precision": "float32", "optimizer": SGD(learning_rate=0.1)}, 3, 16),
-    "convolutions": (CONVOLUTIONS.model_dump(), 1, 13),
-    "patience": (
+    "lion": (
         {
+            "optimizer": Lion(weight_decay=0.1, ema=0.9),
+            "schedule": TrapezoidSchedule(),
+            "sampling": "balanced",
+            "batch_size": 25,
+        },
+        1,
+        14,
+    ),
+    "muon": (
+        {
+            "optimizer": Muon(weight_decay=0.1),
             "class_weights": "balanced",
             "patience": 2,
             "epochs": 6,
@@ -56,10 +66,8 @@ OTHERS = {
         1,
         14,
     ),
-    "sampling": ({"sampling": "balanced", "batch_size": 25}, 1, 14),
-    "frozen": (CONVOLUTIONS.model_copy(update={"freeze": 4}).model_dump(), 1, 13),
-    "lion": ({"optimizer": Lion(weight_decay=0.1, ema=0.9), "schedule": TrapezoidSchedule()}, 1, 14),
-    "muon": ({"optimizer": Muon(weight_decay=0.1), "schedule": TrapezoidSchedule()}, 1, 14),
+    # The first four layers are frozen.
+    "convolutions": (CONVOLUTIONS.model_copy(update={"freeze": 4}).model_dump(), 1, 13),
 }
 MOMENTS = ((1, True), (4, False), (14, False), (20, True), (20, False), (30, False))
 DRAW = figures.draw_training
