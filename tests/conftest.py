@@ -8,8 +8,12 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 # Tests compile many programs and run each of them a few times. XLA's own passes stay as they are; LLVM's, which take
-# most of the time, only make the machine code faster.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+# most of the time, only make the machine code faster. So does the emission of fused loops through MLIR. The quick
+# benchmarks and the demo compile as users do.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
+)
 
 import contextlib
 import ctypes
