@@ -82,7 +82,7 @@ def _head(address: str) -> str:
         raise UserError(f"--cluster must be HOST:PORT or {AUTO}. Received: {address}.") from None
     if head is None:
         raise UserError(
-            f"this machine belongs to no Ray cluster. Start Ray on it, or name the head with --cluster HOST:PORT. {GUIDE}"
+            f"this machine belongs to no Ray cluster. Start Ray on it, or name a head with --cluster HOST:PORT. {GUIDE}"
         )
     return head
 

@@ -143,8 +143,8 @@ def _starter() -> Callable[[Mapping[str, Any], str, bytes], Outcome | str]:
         try:
             from pipelines.core.cluster_worker import perform
         except ImportError:
-            version = setting["installed"]["highway-keras"]
-            return f"the node {socket.gethostname()} lacks highway-keras {version} with its extra cluster. Install it there."
+            needed = f"highway-keras {setting['installed']['highway-keras']}"
+            return f"the node {socket.gethostname()} lacks {needed}. Install it there, in the environment of Ray."
         return perform(setting, key, content)
 
     return start

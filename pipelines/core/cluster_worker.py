@@ -44,14 +44,12 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
 
 
 def _refusal(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Returns a sentence about the first difference between what this node and the driver have installed."""
-    node = f"the node {socket.gethostname()}"
-    for name in {**wanted, **here}:
-        if here.get(name) != wanted.get(name):
-            if name == "code":
-                return f"{node} has other code of highway-keras {here['highway-keras']} than this machine. Install the same."
-            found, expected = (
-                f"{name} {versions[name]}" if name in versions else f"no {name}" for versions in (here, wanted)
-            )
-            return f"{node} has {found}, and this machine has {expected}. Install the same versions."
-    return ""
+    """Returns a sentence about the first difference between what this node and the leading machine have installed."""
+    name = next((name for name in {**wanted, **here} if here.get(name) != wanted.get(name)), None)
+    if name is None:
+        return ""
+    node = f"the node {socket.gethostname()} has"
+    if name == "code":
+        return f"{node} other code of highway-keras {here['highway-keras']} than this machine. Install the same there."
+    found, expected = (f"{name} {one[name]}" if name in one else f"no {name}" for one in (here, wanted))
+    return f"{node} {found}, and this machine has {expected}. Install the same there."

@@ -59,9 +59,9 @@ def _locked(cores: list[int], count: int, locks: ExitStack) -> list[int]:
 
 
 def _move(cores: list[int]) -> None:
-    for thread in os.listdir("/proc/self/task"):
+    for thread in Path("/proc/self/task").iterdir():
         try:
-            os.sched_setaffinity(int(thread), cores)
+            os.sched_setaffinity(int(thread.name), cores)
         except ProcessLookupError:
             # It has just ended.
             continue

@@ -1,7 +1,7 @@
 """What an executor of tasks is: processes of this machine, or of a cluster. Imports neither.
 
-The trials of a search, the runs of a study and the parts of a bulk prediction are such tasks: minutes long, independent
-of each other, and able to start again. Whoever submits them keeps no more tasks in flight than `capacity`.
+The trials of a search, the runs of a study and the parts of a bulk prediction are such tasks: seconds to hours long,
+independent of each other, and able to start again.
 """
 
 import traceback
