@@ -8,6 +8,7 @@ unless the machine has no other address than the loopback interface's.
 import ipaddress
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import UserError
@@ -41,7 +42,11 @@ def connect(address: str) -> Any:
     ray = _imported()
     head = _head(address)
     if _asks_for_token(head):
-        _use_token(head)
+        if not _has_token():
+            raise UserError(
+                f"the cluster at {head} asks for a token, and this machine has none. Copy that of the head to "
+                "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
+            )
     elif not _is_loopback(head):
         raise UserError(
             f"the cluster at {head} asks for no token: whoever reaches it can run any program on its nodes. Stop it, "
@@ -63,6 +68,8 @@ def _imported() -> Any:
     # Ray reads its settings while it is imported, and sends statistics to its makers by default.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(WAIT))
+    if _has_token():
+        os.environ.setdefault(MODE, TOKEN)
     try:
         import ray
     except ImportError as error:
@@ -104,17 +111,10 @@ def _asks_for_token(head: str) -> bool:
     return False
 
 
-def _use_token(head: str) -> None:
-    """Makes Ray send the token of this machine."""
-    from ray._raylet import AuthenticationTokenLoader, Config
-
-    os.environ[MODE] = TOKEN
-    Config.initialize("")
-    if not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-        raise UserError(
-            f"the cluster at {head} asks for a token, and this machine has none. Copy that of the head to "
-            "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
-        )
+def _has_token() -> bool:
+    """Returns whether Ray finds a token, in the places that its guide names."""
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).is_file()
 
 
 def _is_loopback(head: str) -> bool:

@@ -1,5 +1,6 @@
 """A prediction job over any number of images, which resumes after being killed."""
 
+import hashlib
 import json
 import time
 from collections import deque
@@ -22,7 +23,7 @@ from pipelines.core.executor import Executor
 from pipelines.inference import inputs, part_tasks
 from pipelines.inference.image_ref import SUFFIXES
 from pipelines.inference.net_inputs import batches, converter
-from pipelines.inference.part_tasks import ImageModel, ImagePart, manifest_digest, predict_part
+from pipelines.inference.part_tasks import ImagePart, part_model, predict_part
 from pipelines.inference.parts import GROUP, SUFFIX, Parts, open_parts
 from pipelines.inference.predict import NO_IMAGES
 from pipelines.inference.progress import JobProgress, Total
@@ -222,10 +223,7 @@ def _predict_parts(
     builder: RowBuilder,
     writer: "Writer",
 ) -> None:
-    folder = builder.model.folder
-    # A net of the package has another path on a machine that has the package elsewhere.
-    path = folder if job.model.exists() else job.model
-    model = ImageModel(path, manifest_digest(folder), job.count, job.explain)
+    model = part_model(job.model, builder.model.folder, job.count, job.explain)
 
     def make(first: int, group: list[list[inputs.Fetched]]) -> ImagePart:
         return ImagePart(model, writer.schema, writer.parts.folder, first, group, part_tasks.visible(group))
@@ -308,9 +306,10 @@ def _open(job: PredictionJob) -> Model:
 
 def _describe(job: PredictionJob, model: Model) -> dict[str, Any]:
     """Everything that determines the content of the file."""
+    digest = hashlib.sha256((model.folder / manifest.NAME).read_bytes()).hexdigest()
     return {
         "version": model.manifest.version,
-        "model": f"{model.manifest.name}, {manifest_digest(model.folder)}",
+        "model": f"{model.manifest.name}, {digest}",
         "paths": [*job.inputs],
         "top": job.count,
         "explain": job.explain,

@@ -40,8 +40,8 @@ Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
-class ImageModel:
-    """A model as all processes open it, and what they write about an image.
+class PartModel:
+    """A model as all processes open it, and what they write about an image or a row.
 
     Args:
         path: see `serving.model.open_model`.
@@ -69,7 +69,7 @@ class ImagePart:
         visible: a file that the process which listed the images can see; None without files.
     """
 
-    model: ImageModel
+    model: PartModel
     schema: pa.Schema
     folder: Path
     first: int
@@ -104,11 +104,6 @@ def predict_part(part: ImagePart) -> WrittenPart:
         )
     batches = [pa.RecordBatch.from_arrays(builder(convert(batch)), schema=part.schema) for batch in part.batches]
     return written(pa.Table.from_batches(batches, part.schema), part.folder, part.first)
-
-
-def manifest_digest(folder: Path) -> str:
-    """Returns the digest of a version's manifest, which has those of all its files."""
-    return hashlib.sha256((folder / manifest.NAME).read_bytes()).hexdigest()
 
 
 def written(table: pa.Table, folder: Path, first: int) -> WrittenPart:
@@ -201,14 +196,38 @@ def grouped(batches: Iterable[tuple[int, Batch]], rows: Callable[[int], int]) ->
         yield first, group
 
 
+def part_model(given: Path, folder: Path, count: int, explain: bool) -> PartModel:
+    """Describes an opened model.
+
+    Args:
+        given: the path or name that the user gave.
+        folder: the folder of the opened version.
+        count: number of classes per row.
+        explain: whether to write the mean gate of each layer.
+    """
+    # A net of the package has another path on a machine that has the package elsewhere.
+    return PartModel(folder if given.exists() else given, _digest(folder), count, explain)
+
+
+def check_version(model: PartModel, folder: Path) -> None:
+    """Raises `UserError` unless the version that this process opened is the one described."""
+    if _digest(folder) != model.digest:
+        raise UserError(
+            f"{folder} on {socket.gethostname()} is not the model that the job began with. Copy that there."
+        )
+
+
+def _digest(folder: Path) -> str:
+    """Returns the digest of a version's manifest, which has those of all its files."""
+    return hashlib.sha256((folder / manifest.NAME).read_bytes()).hexdigest()
+
+
 @lru_cache(maxsize=1)
-def _opened(model: ImageModel) -> tuple[RowBuilder, Callable[[list[Fetched]], list[NetInput]]]:
+def _opened(model: PartModel) -> tuple[RowBuilder, Callable[[list[Fetched]], list[NetInput]]]:
     """Opens a model once per process."""
-    here = socket.gethostname()
     try:
         opened = open_model(model.path)
     except ServingError as error:
-        raise UserError(f"{error} This was on {here}: all machines must have the model under the same path.") from error
-    if manifest_digest(opened.folder) != model.digest:
-        raise UserError(f"{opened.folder} on {here} is another model than on the machine that leads. Copy it there.")
+        raise UserError(f"{error} This was on {socket.gethostname()}.") from error
+    check_version(model, opened.folder)
     return RowBuilder(opened, model.count, model.explain), converter(opened)

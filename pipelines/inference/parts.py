@@ -58,7 +58,7 @@ class Parts:
     @property
     def rows(self) -> int:
         """Number of rows in the parts, or in the complete result."""
-        return sum(map(_rows, _files(self.out) if self.is_complete else self.paths))
+        return sum(map(_rows, files(self.out) if self.is_complete else self.paths))
 
     def gaps(self) -> list[tuple[int, int | None]]:
         """Returns the ranges of rows that are in no part: first row and end, which is None for the last one.
@@ -88,7 +88,7 @@ class Parts:
             UserError: the names differ from those in the rows, or a part is damaged.
         """
         row = first
-        for part in _files(self.out) if self.is_complete else self.paths:
+        for part in files(self.out) if self.is_complete else self.paths:
             if not self.is_complete and int(part.stem) != row:
                 continue
             for written in _names(part):
@@ -225,6 +225,11 @@ def open_parts(out: Path, job: Description) -> Iterator[Parts]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def files(out: Path) -> list[Path]:
+    """Returns the files of a complete result, in order."""
+    return _parts(out) if out.is_dir() else [out]
+
+
 def _check(parts: Parts) -> None:
     if parts.is_complete:
         if _written_by(parts.out) != parts.job:
@@ -250,14 +255,9 @@ def _clear(out: Path) -> None:
 def _written_by(path: Path) -> Any:
     """Returns the description of the job that wrote a result; None if it has none."""
     try:
-        return json.loads(pq.read_schema(_files(path)[0]).metadata[b"job"])
+        return json.loads(pq.read_schema(files(path)[0]).metadata[b"job"])
     except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError):
         return None
-
-
-def _files(out: Path) -> list[Path]:
-    """Returns the files of a complete result, in order."""
-    return _parts(out) if out.is_dir() else [out]
 
 
 def _parts(folder: Path) -> list[Path]:
