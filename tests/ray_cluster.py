@@ -62,9 +62,9 @@ class LocalCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
+        # Its standard input ends, and with it all nodes.
+        with self._process:
+            pass
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, name: str, **options: Any) -> None:

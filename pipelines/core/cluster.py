@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import UserError
+from pipelines.core.frameworks import hushed
 
 AUTO = "auto"
 """The address of the cluster that this machine belongs to."""
 WAIT = 20
 """Seconds to wait for an answer of the cluster."""
 MODE, TOKEN = "RAY_AUTH_MODE", "token"
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # sends data to its makers
+    "RAY_BACKEND_LOG_LEVEL": "error",  # the log of its C++ code
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # messages of nodes, which it prints between the results of this program
+    "RAY_gcs_server_request_timeout_seconds": str(WAIT),
+}
+"""Defaults of Ray's own settings."""
 GUIDE = "The guide to several machines (docs/scaling.md) says how to start a cluster."
 # A service of every head, which is asked without a token first.
 _SERVICE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
@@ -41,10 +49,12 @@ def connect(address: str) -> Any:
     """
     ray = _imported()
     head = _head(address)
-    if _asks_for_token(head):
-        if not _has_token():
+    if not _accepts(head, None):
+        token = _token()
+        if token is None or not _accepts(head, token):
+            found = "does not accept that of" if token else "there is none on"
             raise UserError(
-                f"the cluster at {head} asks for a token, and this machine has none. Copy that of the head to "
+                f"the cluster at {head} asks for a token, and {found} this machine. Copy that of the head to "
                 "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
             )
     elif not _is_loopback(head):
@@ -54,7 +64,8 @@ def connect(address: str) -> Any:
         )
     before = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(head, configure_logging=False, log_to_driver=False)
+        with hushed():
+            ray.init(head, configure_logging=False, log_to_driver=False)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise _refusal(head, error) from error
@@ -65,10 +76,10 @@ def connect(address: str) -> Any:
 
 
 def _imported() -> Any:
-    # Ray reads its settings while it is imported, and sends statistics to its makers by default.
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(WAIT))
-    if _has_token():
+    # Ray reads its settings while it is imported.
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if _token():
         os.environ.setdefault(MODE, TOKEN)
     try:
         import ray
@@ -82,7 +93,8 @@ def _head(address: str) -> str:
     from ray._private import services
 
     try:
-        head: str | None = services.canonicalize_bootstrap_address(address)
+        with hushed():
+            head: str | None = services.canonicalize_bootstrap_address(address)
     except ConnectionError:
         head = None
     except ValueError:
@@ -94,27 +106,34 @@ def _head(address: str) -> str:
     return head
 
 
-def _asks_for_token(head: str) -> bool:
-    """Returns whether a cluster refuses a request without a token."""
+def _accepts(head: str, token: str | None) -> bool:
+    """Returns whether a cluster answers a request with a token, or without one.
+
+    Raises:
+        UserError: it does not answer at all.
+    """
     import grpc
 
+    sent = [("authorization", f"Bearer {token}")] if token else None
     with grpc.insecure_channel(head, [("grpc.enable_http_proxy", 0)]) as channel:
         try:
-            channel.unary_unary(_SERVICE)(b"", timeout=WAIT, wait_for_ready=False)
+            channel.unary_unary(_SERVICE)(b"", timeout=WAIT, metadata=sent)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-                return True
+                return False
             raise UserError(
                 f"no Ray cluster answers at {head}. Check the address of its head, and that no firewall is between. "
                 f"{GUIDE}"
             ) from error
-    return False
+    return True
 
 
-def _has_token() -> bool:
-    """Returns whether Ray finds a token, in the places that its guide names."""
-    path = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
-    return bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).is_file()
+def _token() -> str | None:
+    """Returns the token that Ray finds on this machine, in the places that its guide names."""
+    if given := os.environ.get("RAY_AUTH_TOKEN"):
+        return given.strip()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
 def _is_loopback(head: str) -> bool:
@@ -128,7 +147,5 @@ def _is_loopback(head: str) -> bool:
 def _refusal(head: str, error: Exception) -> UserError:
     import ray
 
-    if isinstance(error, ray.exceptions.AuthenticationError):
-        return UserError(f"the cluster at {head} does not accept the token of this machine. Copy that of the head.")
     text = " ".join(str(error).split())
     return UserError(f"{head} cannot be used: {text}")
