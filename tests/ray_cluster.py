@@ -31,7 +31,6 @@ class LocalCluster:
 
     Args:
         nodes: names of the nodes.
-        token: whether the cluster asks for a token.
 
     Example:
         with LocalCluster(["a", "b"]) as cluster:
@@ -39,15 +38,19 @@ class LocalCluster:
             cluster.kill("a")
     """
 
-    def __init__(self, nodes: Sequence[str], token: bool = True) -> None:
+    def __init__(self, nodes: Sequence[str]) -> None:
         # Paths of Unix sockets are short.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-"))
         (self.folder / "token").write_text("3f1c" * 12)
-        self.environment = {**os.environ, **SOON, "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0"}
-        if token:
-            self.environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
-        else:
-            self.environment["RAY_AUTH_MODE"] = "disabled"
+        self.environment = {
+            **os.environ,
+            **SOON,
+            "PYTHONPATH": str(ROOT),
+            "RAY_TMPDIR": str(self.folder),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+        }
         self.isolated = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
         command = [*(NAMESPACE if self.isolated else ()), sys.executable, "-m", "tests.ray_cluster"]
         with (self.folder / "log").open("w") as log:
@@ -96,9 +99,11 @@ class LocalCluster:
             self.command(words), env=variables, text=True, **{"cwd": ROOT, "stderr": subprocess.STDOUT, **options}
         )
 
-    def run(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Runs a program in the cluster's network to its end; returns its status, and its output with its errors."""
-        process = self.start(words, environment, stdout=subprocess.PIPE)
+    def run(
+        self, words: Sequence[str], environment: Mapping[str, str] | None = None, **options: Any
+    ) -> tuple[int, str]:
+        """Runs a program to its end, as `start` does; returns its status, and its output with its errors."""
+        process = self.start(words, environment, stdout=subprocess.PIPE, **options)
         output, _ = process.communicate(timeout=300)
         return process.returncode, output
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,16 +13,18 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[3]
 PROGRAM = (sys.executable, "-m", "tests.cluster_tasks")
 
 
 @pytest.fixture
-def submit(cluster):
+def submit(cluster, tmp_path):
     """A function that runs a task for each argument; it returns the capacity, and result and error of each task."""
 
     def run(function, *arguments, cores=1, status=0, environment=None, address=None):
         words = [*PROGRAM, address or cluster.address, str(cores), function, *map(str, arguments)]
-        ended, output = cluster.run(words, environment)
+        # Ray adds the folder to the paths from which nodes import.
+        ended, output = cluster.run(words, environment, cwd=tmp_path)
         assert ended == status, output
         if status:
             return output
@@ -36,7 +40,7 @@ def test_tasks_run_on_cores_of_their_own_with_the_settings_of_the_driver(submit,
     places = [result for result, _ in found]
     assert [place["text"] for place in places] == [*"abcdef"]
     assert {place["backend"] for place in places} == {"jax"}
-    assert {place["folder"] for place in places} == {str(Path(__file__).parents[3])}
+    assert {place["folder"] for place in places} == {str(tmp_path)}
     assert {len(place["cores"]) for place in places} == {1}
     assert {place["strays"] for place in places} == {0}
     if len(os.sched_getaffinity(0)) > 1:
@@ -62,6 +66,27 @@ def test_a_full_disk_ends_all_tasks(submit):
     output = submit("fail", "full", status=2)
     assert "the disk is full ([Errno 28] No space left on device)" in output
     assert f"on the node {socket.gethostname()}" in output
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("pipelines/core/run.py", "has other code of highway-keras .* than this machine. Install the same there"),
+        ("pipelines/core/cluster_worker.py", "lacks highway-keras .* Install it there"),
+    ],
+)
+def test_a_node_with_another_program_is_refused_by_name(submit, cluster, tmp_path, changed, message):
+    for package in ("highway_keras", "pipelines", "serving"):
+        shutil.copytree(ROOT / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "other" / changed
+    path.rename(path.with_stem("renamed"))
+    if "lacks" not in message:
+        path.write_text("# changed\n" + path.with_stem("renamed").read_text())
+    cluster.add("other", env_vars={"PYTHONPATH": str(tmp_path / "other")})
+    try:
+        assert re.search(f"the node {socket.gethostname()} {message}", submit("place", *"abcdef", status=2))
+    finally:
+        cluster.kill("other")
 
 
 def test_a_task_that_loses_its_process_starts_again_three_times(submit, tmp_path):
