@@ -1,8 +1,8 @@
 """Tasks that a cluster runs in the tests, and the program that submits them.
 
-    python -m tests.cluster_tasks ADDRESS CORES FUNCTION ARGUMENT...
+    python -m tests.cluster_tasks ADDRESS CORES FUNCTION=ARGUMENT...
 
-Prints a JSON object with result and error of each task, by the number of its argument.
+Prints a JSON object with result and error of each task, in their order.
 """
 
 import json
@@ -69,15 +69,16 @@ def wait(path):
     time.sleep(60)
 
 
-def main(address, cores, function, *arguments):
-    """Submits a task for each argument and prints their outcomes."""
+def main(address, cores, *tasks):
+    """Submits tasks and prints their outcomes."""
     with ClusterExecutor(address, int(cores)) as executor:
-        for number, argument in enumerate(arguments):
+        for number, task in enumerate(tasks):
+            function, _, argument = task.partition("=")
             executor.submit(str(number), argument, globals()[function])
         outcomes = []
-        while len(outcomes) < len(arguments):
+        while len(outcomes) < len(tasks):
             outcomes += executor.finished(1.0)
-        found = {one.key: [one.result, one.error] for one in outcomes}
+        found = [[one.result, one.error] for one in sorted(outcomes, key=lambda one: int(one.key))]
         sys.stdout.write(json.dumps({"capacity": executor.capacity(), "outcomes": found}) + "\n")
 
 

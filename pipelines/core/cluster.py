@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.errors import UserError
+from pipelines.core.errors import UserError, chain
 from pipelines.core.frameworks import hushed
 
 AUTO = "auto"
@@ -145,7 +145,10 @@ def _is_loopback(head: str) -> bool:
 
 
 def _refusal(head: str, error: Exception) -> UserError:
-    import ray
-
-    text = " ".join(str(error).split())
-    return UserError(f"{head} cannot be used: {text}")
+    text = " ".join(" ".join(str(link) for link in chain(error)).split())
+    if "No node info found" in text:
+        return UserError(
+            f"this machine is no node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
+            "--num-cpus=0 if it is to run no tasks."
+        )
+    return UserError(f"the cluster at {head} cannot be used: {text}")

@@ -30,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory):
     """A folder with a model, a folder of 6,000 images, three of them unreadable, and a tar file of 500."""
     root = tmp_path_factory.mktemp("place")
@@ -50,7 +50,7 @@ def place(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole(place):
     """What one process writes, undisturbed."""
     out = place / "whole.parquet"
@@ -73,6 +73,7 @@ def test_a_folder_of_parts_equals_the_file_of_one_process(cluster, place, whole,
     assert [*tmp_path.iterdir()] == [out]
 
 
+@pytest.mark.slow
 def test_kills_of_workers_nodes_and_drivers_change_nothing(cluster, place, whole, tmp_path):
     chance = random.Random(7)
     out, processes = tmp_path / "out.parquet", tmp_path / "processes"
