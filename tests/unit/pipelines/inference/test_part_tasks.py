@@ -14,11 +14,11 @@ from rich.console import Console
 
 from pipelines.core.errors import UserError
 from pipelines.inference import job as jobs
-from pipelines.inference import part_tasks
+from pipelines.inference import part_tasks, table_job
 from pipelines.inference.job import PredictionJob, run
 from pipelines.inference.part_tasks import grouped
 from serving.errors import ImageError
-from tests import tiny_model
+from tests import table_model, tiny_model
 from tests.executors import Shuffled
 
 QUIET = Console(file=io.StringIO())
@@ -204,6 +204,26 @@ def test_errors_of_images_are_rows_and_cross_processes(job, monkeypatch):
     found = run(job(), QUIET, Shuffled())
     assert found.unreadable == 30
     assert all(row["error"] == f"{row['path']} is gone" for row in rows(job().out))
+
+
+def test_rows_of_a_table_are_parts_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.inference.tables.BATCH", 10)
+    monkeypatch.setattr(part_tasks, "LEAST", 20)
+    version = table_model.write(tmp_path / "houses" / "1", regression=True)
+    lines = [f"{number % 9},{number},Rome,{number % 2}" for number in range(95)]
+    (tmp_path / "rows.csv").write_text("\n".join(["rooms,age,city,price", *lines]) + "\n")
+
+    def predict(out, executor=None):
+        words = (str(tmp_path / "rows.csv"),)
+        return table_job.run(PredictionJob(version, words, tmp_path / out, 3), QUIET, executor)
+
+    alone = predict("alone.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        predict("out.parquet", Shuffled(1, most=2))
+    assert predict("out.parquet", Shuffled(2)).result.resumed == 40
+    assert predict("all", Shuffled(3)).found.score() == alone.found.score()
+    for out in ("out.parquet", "all"):
+        assert pq.read_table(tmp_path / out).equals(pq.read_table(tmp_path / "alone.parquet"))
 
 
 def test_parts_shrink_towards_the_end():
