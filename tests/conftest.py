@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import fcntl
 import gc
+import importlib.util
 import ipaddress
 import itertools
 import shutil
@@ -145,6 +146,17 @@ def repository(shared, digit_graph):
     from tests.endpoint import make_repository
 
     return shared("repository", make_repository) / "models"
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Ray cluster: a head, and the nodes "a" and "b" with one core each. Tests that kill a node add it again."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    from tests.ray_cluster import LocalCluster
+
+    with LocalCluster(["a", "b"]) as started:
+        yield started
 
 
 def pytest_collection_modifyitems(items):

@@ -1,11 +1,13 @@
 """The environment of a run: code, packages and machine."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +33,27 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Returns what decides the results of this process: versions of packages, and a digest of this program's code.
+
+    Two machines with equal values compute equal results, apart from rounding on other processors.
+    """
+    return {**versions((*PACKAGES, "onnxruntime", "pyarrow")), "code": _digest()}
+
+
+def _digest() -> str:
+    own = __name__.partition(".")[0]
+    digest = hashlib.sha256()
+    # In the wheel, the packages have other names (build_backend.py).
+    for package in ("highway_keras", own, own.replace("pipelines", "serving")):
+        root = Path(__file__).parents[2] / package
+        for path in sorted(root.rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
 
 
 def command() -> str:

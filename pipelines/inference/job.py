@@ -5,8 +5,10 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor as Threads
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -17,10 +19,12 @@ from rich.console import Console
 from pipelines.core import environment
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.inference import inputs
+from pipelines.core.executor import Executor
+from pipelines.inference import inputs, part_tasks
 from pipelines.inference.image_ref import SUFFIXES
 from pipelines.inference.net_inputs import batches, converter
-from pipelines.inference.parts import GROUP, Parts, open_parts
+from pipelines.inference.part_tasks import ImagePart, part_model, predict_part
+from pipelines.inference.parts import GROUP, SUFFIX, Parts, open_parts
 from pipelines.inference.predict import NO_IMAGES
 from pipelines.inference.progress import JobProgress, Total
 from pipelines.inference.rows import RowBuilder
@@ -32,7 +36,6 @@ from serving.model import Model, open_model
 INTERVAL = 30.0
 # Batches per thread that are in progress or waiting.
 AHEAD = 3
-SUFFIX = ".parquet"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -44,7 +47,7 @@ class PredictionJob:
     Args:
         model: a version folder, or a model folder.
         inputs: see `pipelines.inference.inputs.sources`; or a table.
-        out: the Parquet file.
+        out: the Parquet file, or the folder of such files.
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
         data_dir: folder of prepared data.
@@ -75,12 +78,13 @@ class JobResult:
     seconds: float
 
 
-def run(job: PredictionJob, console: Console) -> JobResult:
+def run(job: PredictionJob, console: Console, executor: Executor | None = None) -> JobResult:
     """Predicts all images of a job, resuming earlier attempts.
 
     Args:
         job: the job.
         console: where to print progress.
+        executor: opened here, to predict on other machines; None predicts in threads of this process.
 
     Returns:
         The result.
@@ -98,7 +102,7 @@ def run(job: PredictionJob, console: Console) -> JobResult:
     listing = inputs.Listing(sources)
     description = _describe(job, model)
     with open_parts(job.out, description) as parts:
-        resumed = parts.skip(listing.names())
+        skipped, resumed = parts.skip(listing.names()), parts.rows
         if listing.failure:
             raise listing.failure
         if parts.is_complete:
@@ -108,7 +112,11 @@ def run(job: PredictionJob, console: Console) -> JobResult:
         progress = JobProgress(console, Total(sources, listing).now, resumed, "images")
         try:
             with progress:
-                _predict(listing, builder, Writer(parts, schema, progress))
+                found, writer = missing(listing, parts, skipped), Writer(parts, schema, progress)
+                if executor:
+                    _predict_parts(executor, found, job, builder, writer)
+                else:
+                    _predict(found, builder, writer)
         except KeyboardInterrupt:
             say(console, saved(parts, "repeat the command to resume", "images"))
             raise
@@ -124,7 +132,7 @@ def run(job: PredictionJob, console: Console) -> JobResult:
     return JobResult(progress.images, resumed, progress.unreadable, progress.seconds)
 
 
-def ordered(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
+def ordered(pool: Threads, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
     """Applies a function in parallel with bounded memory. Threads take their next item themselves, which saves a
     producer thread that would contend for the GIL.
 
@@ -171,14 +179,57 @@ class _Queue(Generic[Item, Result]):
         return found and (found[0], self._work(found[1]))
 
 
-def _predict(listing: inputs.Listing, builder: RowBuilder, writer: "Writer") -> None:
+def missing(listing: inputs.Listing, parts: Parts, row: int) -> Iterator[tuple[int, list[inputs.Fetched]]]:
+    """Fetches the images without a row in batches, which are those of an uninterrupted job.
+
+    Args:
+        listing: the images from a row on.
+        parts: the existing parts, whose images are skipped.
+        row: the row.
+
+    Yields:
+        The number of the first row of a batch, and its images.
+
+    Raises:
+        UserError: the images have changed since a part was written.
+    """
+    for first, end in parts.gaps():
+        parts.skip(listing.names(), row)
+        if listing.failure:
+            return
+        row = first
+        for batch in batches(islice(listing.fetched(), None if end is None else end - first)):
+            yield row, batch
+            row += len(batch)
+        if listing.failure:
+            return
+        row = end or row
+
+
+def _predict(found: Iterator[tuple[int, list[inputs.Fetched]]], builder: RowBuilder, writer: "Writer") -> None:
     threads = environment.cores()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
     convert = converter(builder.model)
     try:
-        writer.write(ordered(pool, lambda batch: builder(convert(batch)), batches(listing.fetched()), AHEAD * threads))
+        writer.write(ordered(pool, lambda one: (one[0], builder(convert(one[1]))), found, AHEAD * threads))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _predict_parts(
+    executor: Executor,
+    found: Iterator[tuple[int, list[inputs.Fetched]]],
+    job: PredictionJob,
+    builder: RowBuilder,
+    writer: "Writer",
+) -> None:
+    model = part_model(job.model, builder.model.folder, job.count, job.explain)
+
+    def make(first: int, group: list[list[inputs.Fetched]]) -> ImagePart:
+        return ImagePart(model, writer.schema, writer.parts.folder, first, group, part_tasks.visible(group))
+
+    with executor:
+        part_tasks.write_parts(executor, found, make, predict_part, parts=writer.parts, progress=writer.progress)
 
 
 @dataclass(frozen=True)
@@ -195,39 +246,48 @@ class Writer:
     schema: pa.Schema
     progress: JobProgress
 
-    def write(self, results: Iterable[list[pa.Array]]) -> None:
+    def write(self, results: Iterable[tuple[int, list[pa.Array]]]) -> None:
         """Writes parts as they fill up, and the rest at the end or on interruption.
 
         Args:
-            results: the columns of each batch, in the order of the schema.
+            results: the number of the first row of each batch, and its columns in the order of the schema.
         """
         waiting: list[pa.RecordBatch] = []
+        first = 0
         since = time.monotonic()
         try:
-            for columns in results:
+            for row, columns in results:
                 batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                if waiting and row > first + sum(map(len, waiting)):
+                    # Another attempt has written the rows in between.
+                    part, waiting = waiting, []
+                    self._save(part, first)
+                if not waiting:
+                    first = row
                 waiting.append(batch)
                 readable = batch.column("error").null_count if "error" in self.schema.names else len(batch)
                 self.progress.add(len(batch), len(batch) - readable)
                 if sum(map(len, waiting)) >= GROUP or time.monotonic() - since > INTERVAL:
                     part, waiting = waiting, []
-                    self._save(part)
+                    self._save(part, first)
                     since = time.monotonic()
         finally:
             if waiting:
-                self._save(waiting)
+                self._save(waiting, first)
 
-    def _save(self, batches: list[pa.RecordBatch]) -> None:
-        self.parts.write(pa.Table.from_batches(batches, self.schema))
+    def _save(self, batches: list[pa.RecordBatch], first: int) -> None:
+        self.parts.write(pa.Table.from_batches(batches, self.schema), first)
         self.progress.saved()
 
 
 def check_out(out: Path) -> None:
-    """Raises `UserError` unless a path names a Parquet file."""
-    if out.is_dir():
-        raise UserError(f"{out} is a folder. Name a file, such as {out / 'predictions.parquet'}.")
-    if out.suffix != SUFFIX:
-        raise UserError(f"--out must name a file that ends in {SUFFIX}. Received: {out}.")
+    """Raises `UserError` unless a path names a Parquet file or a folder of such files, which may be complete."""
+    if out.is_dir() and not any(out.glob(f"*{SUFFIX}")):
+        raise UserError(
+            f"{out} is a folder. Name a file in it, such as {out / 'predictions.parquet'}, or a new folder."
+        )
+    if out.suffix not in (SUFFIX, ""):
+        raise UserError(f"--out must name a file that ends in {SUFFIX}, or a new folder. Received: {out}.")
 
 
 def _open(job: PredictionJob) -> Model:

@@ -1,10 +1,14 @@
-"""A Parquet file written in parts, so that a killed job resumes after the last complete part.
+"""A Parquet file, or a folder of them, written in parts, so that a killed job resumes with the parts that are missing.
 
-The parts are in a hidden folder next to the file. The file itself appears once it is complete.
+The parts are in a hidden folder next to the result, and named by the number of their first row. Where several processes
+write them, in any order, each writes aside, and the one that holds the lock renames. The result itself appears once it
+is complete: as one file with the rows of all parts, or as the folder of the parts.
 """
 
 import json
+import secrets
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -15,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import file_lock, flush, replacing, write_text
+from pipelines.core.files import file_lock, flush, remove_leftovers, replacing, write_text
 
 # Rows per row group of the file; a reader holds at least one row group in memory.
 GROUP = 32_768
-JOB, LOCK, WHOLE = "job.json", "lock", "whole.parquet"
+SUFFIX = ".parquet"
+JOB, LOCK, WHOLE = "job.json", "lock", f"whole{SUFFIX}"
 NAME = "path"
 
 Description = Mapping[str, Any]
@@ -27,10 +32,10 @@ Description = Mapping[str, Any]
 
 
 class Parts:
-    """The parts of a file; see `open_parts`.
+    """The parts of a result; see `open_parts`.
 
     Args:
-        out: the file.
+        out: the result: a file, or a folder if it has another suffix than `SUFFIX`.
         folder: the folder of its parts.
         job: description of the job.
     """
@@ -42,24 +47,39 @@ class Parts:
 
     @property
     def is_complete(self) -> bool:
-        """True if the file is complete."""
+        """True if the result is complete."""
         return self.out.exists()
 
     @property
     def paths(self) -> list[Path]:
         """The complete parts, in order."""
-        return sorted(self.folder.glob("[0-9]*.parquet"))
+        return _parts(self.folder)
 
     @property
     def rows(self) -> int:
-        """Number of rows in the parts."""
-        return sum(pq.read_metadata(path).num_rows for path in self.paths)
+        """Number of rows in the parts, or in the complete result."""
+        return sum(map(_rows, files(self.out) if self.is_complete else self.paths))
 
-    def skip(self, names: Iterator[str]) -> int:
-        """Skips the images that already have a row.
+    def gaps(self) -> list[tuple[int, int | None]]:
+        """Returns the ranges of rows that are in no part: first row and end, which is None for the last one.
+
+        Raises:
+            UserError: a part is damaged.
+        """
+        found, row = [], 0
+        for part in self.paths:
+            first = int(part.stem)
+            if first > row:
+                found.append((row, first))
+            row = first + _rows(part)
+        return [*found, (row, None)]
+
+    def skip(self, names: Iterator[str], first: int = 0) -> int:
+        """Skips images that already have a row.
 
         Args:
-            names: names of all images, from the first one; one name is consumed per row.
+            names: names of the images from the first row on; one name is consumed per row.
+            first: the row. Parts that follow each other from there are skipped.
 
         Returns:
             Number of skipped images.
@@ -67,29 +87,58 @@ class Parts:
         Raises:
             UserError: the names differ from those in the rows, or a part is damaged.
         """
-        rows = 0
-        for part in [self.out] if self.is_complete else self.paths:
+        row = first
+        for part in files(self.out) if self.is_complete else self.paths:
+            if not self.is_complete and int(part.stem) != row:
+                continue
             for written in _names(part):
                 found = list(islice(names, len(written)))
                 if found != written:
-                    raise self._changed(rows, written, found)
-                rows += len(written)
+                    raise self._changed(row, written, found)
+                row += len(written)
         if self.is_complete and next(names, None) is not None:
             raise UserError(
-                f"{self.out} is complete with {rows:,} images, and there are more now. "
+                f"{self.out} is complete with {row:,} images, and there are more now. "
                 "Name another file, or remove this one to start over."
             )
-        return rows
+        return row - first
 
-    def write(self, table: pa.Table) -> None:
-        """Writes the next part."""
-        paths = self.paths
-        number = int(paths[-1].stem) + 1 if paths else 0
-        with replacing(self.folder / f"{number:08}.parquet") as aside:
+    def write(self, table: pa.Table, first: int | None = None) -> None:
+        """Writes a part.
+
+        Args:
+            table: its rows.
+            first: number of its first row; None for the one after the last part.
+        """
+        with replacing(self._path(self.gaps()[-1][0] if first is None else first)) as aside:
             pq.write_table(table, aside, compression="zstd")
 
+    def commit(self, written: str, first: int) -> None:
+        """Makes a file a part.
+
+        Args:
+            written: its name, from `write_aside`.
+            first: number of its first row.
+        """
+        (self.folder / written).replace(self._path(first))
+        flush(self.folder)
+
     def finish(self, schema: pa.Schema) -> None:
-        """Joins the parts into the file and removes them."""
+        """Makes the result of the parts and removes them.
+
+        Args:
+            schema: the columns.
+
+        Raises:
+            UserError: a part was removed in the meantime.
+        """
+        if len(self.gaps()) > 1:
+            raise UserError(f"parts are missing in {self.folder}. Repeat the command to write them.")
+        if self.out.suffix != SUFFIX:
+            remove_leftovers(self.folder)
+            self.folder.replace(self.out)
+            flush(self.out.parent)
+            return
         whole = self.folder / WHOLE
         with replacing(whole) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
             rows = (batch for path in self.paths for batch in pq.ParquetFile(path).iter_batches())
@@ -97,7 +146,10 @@ class Parts:
                 writer.write_table(pa.Table.from_batches(group, schema))
         whole.replace(self.out)
         flush(self.out.parent)
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, first: int) -> Path:
+        return self.folder / f"{first:08}{SUFFIX}"
 
     def _changed(self, rows: int, written: list[str], found: list[str]) -> UserError:
         index = next((index for index, name in enumerate(found) if name != written[index]), len(found))
@@ -109,12 +161,38 @@ class Parts:
         )
 
 
-@contextmanager
-def open_parts(out: Path, job: Description) -> Iterator[Parts]:
-    """Locks a file until the block ends or the process dies. Its parts are kept for another attempt.
+def write_aside(table: pa.Table, folder: Path, first: int) -> str:
+    """Writes rows to a file that becomes a part once it is committed; any process may, which need not hold the lock.
 
     Args:
-        out: the file.
+        table: the rows.
+        folder: the folder of the parts.
+        first: number of the first row.
+
+    Returns:
+        The name of the file.
+
+    Raises:
+        UserError: there is no such folder, or it is not writable. A full disk raises an `OSError`.
+
+    Example:
+        parts.commit(write_aside(table, parts.folder, 0), 0)
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is missing on {socket.gethostname()}. All machines must have the folder of --out.")
+    # Two attempts at the same part may run at the same time.
+    path = folder / f".{first:08}-{secrets.token_hex(4)}{SUFFIX}"
+    with replacing(path) as aside:
+        pq.write_table(table, aside, compression="zstd")
+    return path.name
+
+
+@contextmanager
+def open_parts(out: Path, job: Description) -> Iterator[Parts]:
+    """Locks a result until the block ends or the process dies. Its parts are kept for another attempt.
+
+    Args:
+        out: the file or folder.
         job: description of the job.
 
     Yields:
@@ -139,11 +217,17 @@ def open_parts(out: Path, job: Description) -> Iterator[Parts]:
                 yield parts
             finally:
                 if parts.is_complete:
-                    # An earlier process was killed between its last two steps.
+                    # This or an earlier process may not have come to its last step.
                     shutil.rmtree(folder, ignore_errors=True)
+                    _clear(out)
         finally:
             if not parts.paths:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def files(out: Path) -> list[Path]:
+    """Returns the files of a complete result, in order."""
+    return _parts(out) if out.is_dir() else [out]
 
 
 def _check(parts: Parts) -> None:
@@ -161,12 +245,35 @@ def _check(parts: Parts) -> None:
             )
 
 
+def _clear(out: Path) -> None:
+    """Removes what is no part from a folder that was renamed, because readers take every file for one."""
+    if out.is_dir():
+        for name in (JOB, LOCK):
+            (out / name).unlink(missing_ok=True)
+
+
 def _written_by(path: Path) -> Any:
-    """Returns the description of the job that wrote a file; None if it has none."""
+    """Returns the description of the job that wrote a result; None if it has none."""
     try:
-        return json.loads(pq.read_schema(path).metadata[b"job"])
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+        return json.loads(pq.read_schema(files(path)[0]).metadata[b"job"])
+    except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError):
         return None
+
+
+def _parts(folder: Path) -> list[Path]:
+    # More than eight digits would be out of order as text.
+    return sorted(folder.glob(f"[0-9]*{SUFFIX}"), key=lambda path: int(path.stem))
+
+
+def _rows(part: Path) -> int:
+    try:
+        return int(pq.read_metadata(part).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(part, error) from None
+
+
+def _damaged(part: Path, error: Exception) -> UserError:
+    return UserError(f"{part} is damaged: {error}. Remove it, and repeat the command.")
 
 
 def _text(value: Any) -> str:
@@ -178,7 +285,7 @@ def _names(part: Path) -> Iterator[list[str]]:
         for batch in pq.ParquetFile(part).iter_batches(columns=[NAME]):
             yield batch.column(0).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{part} is damaged: {error}. Remove it and all later parts.") from None
+        raise _damaged(part, error) from None
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

@@ -82,6 +82,10 @@ class JobProgress:
         if self._bar:
             self._bar.stop()
 
+    def left(self, row: int) -> int:
+        """Returns the estimated number of images from a row on; 0 while it is unknown."""
+        return max(0, (self._total() or 0) - row)
+
     def add(self, images: int, unreadable: int) -> None:
         """Counts predicted images."""
         self.images += images

@@ -3,6 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +15,37 @@ from rich.console import Console
 
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
+from pipelines.core.executor import Executor
 from pipelines.inference import tables
 from pipelines.inference.job import JobResult, PredictionJob, Writer, check_out, saved
-from pipelines.inference.parts import open_parts
+from pipelines.inference.part_tasks import PartModel, WrittenPart, check_version, part_model, write_parts, written
+from pipelines.inference.parts import Parts, files, open_parts
 from pipelines.inference.progress import JobProgress
 from pipelines.inference.table_rows import TableRows
 from pipelines.inference.tables import Outputs, TableModel, TablePredictions
 from serving import manifest
 from serving.manifest import PROBABILITIES, VALUE
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """A task: rows whose predictions become a part.
+
+    Args:
+        model: the model.
+        schema: the columns.
+        folder: the folder of the parts.
+        first: number of the first row.
+        rows: the rows.
+        path: the table, for messages.
+    """
+
+    model: PartModel
+    schema: pa.Schema
+    folder: Path
+    first: int
+    rows: TableRows
+    path: Path
 
 
 class WrittenTable(NamedTuple):
@@ -34,7 +59,7 @@ class WrittenTable(NamedTuple):
     """Numbers of rows."""
 
 
-def run(job: PredictionJob, console: Console) -> WrittenTable:
+def run(job: PredictionJob, console: Console, executor: Executor | None = None) -> WrittenTable:
     """Predicts all rows of a table, resuming earlier attempts.
 
     The file has the number of each row, from 1, its prediction, and its true target if the table has it.
@@ -42,6 +67,7 @@ def run(job: PredictionJob, console: Console) -> WrittenTable:
     Args:
         job: the job; its only input is a CSV, TSV or Parquet file.
         console: where to print progress.
+        executor: opened here, to predict on other machines; None predicts in this process.
 
     Raises:
         UserError: the model is missing, damaged or has no gates; the table cannot be read; the file belongs to another
@@ -64,13 +90,18 @@ def run(job: PredictionJob, console: Console) -> WrittenTable:
     }
     seconds = 0.0
     with open_parts(job.out, description) as parts:
-        resumed = pq.read_metadata(job.out).num_rows if parts.is_complete else parts.rows
+        resumed = parts.rows
         if not parts.is_complete:
             schema = _schema(model, rows, job, path, json.dumps(description))
             progress = JobProgress(console, lambda: len(rows.values), resumed, "rows")
             try:
                 with progress:
-                    Writer(parts, schema, progress).write(_columns(model, rows, job, path, resumed))
+                    writer = Writer(parts, schema, progress)
+                    if executor:
+                        shared = part_model(job.model, folder, job.count, job.explain)
+                        _predict_parts(executor, shared, rows, path, writer)
+                    else:
+                        writer.write(_columns(model, rows, job, path, parts))
             except KeyboardInterrupt:
                 say(console, saved(parts, "repeat the command to resume", "rows"))
                 raise
@@ -80,19 +111,57 @@ def run(job: PredictionJob, console: Console) -> WrittenTable:
     return WrittenTable(folder, found, JobResult(len(rows.values), resumed, 0, seconds))
 
 
-def _columns(
-    model: TableModel, rows: TableRows, job: PredictionJob, path: Path, first: int
-) -> Iterator[list[pa.Array]]:
-    """Yields the columns of the remaining rows, batch by batch."""
-    for batch in tables.batches(model, rows, path, first):
-        yield list(tables.columns(batch, job.count, job.explain, first).values())
+def predict_rows(part: TablePart) -> WrittenPart:
+    """Predicts the rows of a part and writes their predictions.
+
+    Raises:
+        UserError: this machine lacks the model or the folder of the parts, or the model computes NaN.
+    """
+    model = _opened(part.model)
+    batches = []
+    first = part.first
+    for batch in tables.batches(model, part.rows, part.path, part.first):
+        columns = tables.columns(batch, part.model.count, part.model.explain, first)
+        batches.append(pa.RecordBatch.from_arrays([*columns.values()], schema=part.schema))
         first += len(batch)
+    return written(pa.Table.from_batches(batches, part.schema), part.folder, part.first)
+
+
+def _columns(
+    model: TableModel, rows: TableRows, job: PredictionJob, path: Path, parts: Parts
+) -> Iterator[tuple[int, list[pa.Array]]]:
+    """Yields the columns of the rows in no part, batch by batch, each with the number of its first row."""
+    for start, end in parts.gaps():
+        first = start
+        for batch in tables.batches(model, rows.between(start, end), path, start):
+            yield first, list(tables.columns(batch, job.count, job.explain, first).values())
+            first += len(batch)
+
+
+def _predict_parts(executor: Executor, model: PartModel, rows: TableRows, path: Path, writer: Writer) -> None:
+    def batches() -> Iterator[tuple[int, range]]:
+        for start, end in writer.parts.gaps():
+            whole = range(start, len(rows.values) if end is None else end)
+            yield from ((first, whole[first - start :][: tables.BATCH]) for first in whole[:: tables.BATCH])
+
+    def make(first: int, group: list[range]) -> TablePart:
+        return TablePart(model, writer.schema, writer.parts.folder, first, rows.between(first, group[-1].stop), path)
+
+    with executor:
+        write_parts(executor, batches(), make, predict_rows, parts=writer.parts, progress=writer.progress)
+
+
+@lru_cache(maxsize=1)
+def _opened(model: PartModel) -> TableModel:
+    """Opens a model once per process."""
+    folder, opened = tables.local(model.path)
+    check_version(model, folder)
+    return opened
 
 
 def _schema(model: TableModel, rows: TableRows, job: PredictionJob, path: Path, description: str) -> pa.Schema:
     # The first row is predicted once more, because the columns depend on the outputs of the model.
-    truth = None if rows.truth is None else rows.truth[:1]
-    one = next(tables.batches(model, TableRows(rows.values[:1], truth, ()), path))
+    one = next(tables.batches(model, rows.between(0, 1), path))
     metadata = {"target": model.target, "labels": "\n".join(model.labels), "job": description}
     if job.explain:
         metadata["layers"] = "\n".join(model.layers or ())
@@ -100,9 +169,10 @@ def _schema(model: TableModel, rows: TableRows, job: PredictionJob, path: Path, 
 
 
 def _outputs(out: Path) -> Outputs:
-    """Reads the predictions of a file."""
-    name = VALUE if VALUE in pq.read_schema(out).names else PROBABILITIES
-    chunks: list[Any] = pq.read_table(out, columns=[name])[name].chunks
+    """Reads the predictions of a result."""
+    paths = files(out)
+    name = VALUE if VALUE in pq.read_schema(paths[0]).names else PROBABILITIES
+    chunks: list[Any] = [chunk for path in paths for chunk in pq.read_table(path, columns=[name])[name].chunks]
     if name == VALUE:
         return {name: np.concatenate([chunk.to_numpy() for chunk in chunks])[:, None]}
     return {name: np.concatenate([chunk.flatten().to_numpy().reshape(len(chunk), -1) for chunk in chunks])}

@@ -30,6 +30,11 @@ class TableRows(NamedTuple):
     warnings: tuple[str, ...]
     """A sentence for each column with unknown categories, which count as missing."""
 
+    def between(self, first: int, end: int | None) -> "TableRows":
+        """Returns some of the rows, without warnings."""
+        truth = None if self.truth is None else self.truth[first:end]
+        return TableRows(self.values[first:end], truth, ())
+
 
 def read(
     path: Path,

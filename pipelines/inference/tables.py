@@ -229,9 +229,9 @@ def batches(model: TableModel, rows: TableRows, path: Path, first: int = 0) -> I
 
     Args:
         model: the model.
-        rows: all rows of a file.
+        rows: rows of a file.
         path: the file, for messages.
-        first: the first row to predict, from 0.
+        first: number of rows of the file before these, for messages.
 
     Yields:
         The predictions of each batch, without their time.
@@ -239,12 +239,12 @@ def batches(model: TableModel, rows: TableRows, path: Path, first: int = 0) -> I
     Raises:
         UserError: the model computes NaN.
     """
-    for start in range(first, len(rows.values), model.batch):
+    for start in range(0, len(rows.values), model.batch):
         part = slice(start, start + model.batch)
         outputs = model.predict(rows.values[part])
         for name, value in outputs.items():
             if (wrong := np.flatnonzero(~np.isfinite(value).all(axis=-1))).size:
-                row = start + wrong[0] + 1
+                row = first + start + wrong[0] + 1
                 raise UserError(f"the model computes NaN or infinity as {name} of row {row} of {path}.")
         truth = None if rows.truth is None else rows.truth[part]
         yield TablePredictions(model, TableRows(rows.values[part], truth, ()), outputs, 0.0)

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import tyro
 from pydantic import Field, model_validator
@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
+
+if TYPE_CHECKING:
+    from pipelines.core.executor import Executor
 
 
 class Arguments(Frozen):
@@ -32,7 +35,10 @@ class Arguments(Frozen):
     top: Annotated[int, Field(ge=1)] = TOP
     """Number of most probable classes per image or row."""
     out: Path | None = None
-    """Parquet file to write instead, with one row per image or row. Repeat an interrupted command to resume it."""
+    """Parquet file to write instead, with one row per image or row; or a new folder for many such files. Repeat an
+    interrupted command to resume it."""
+    cluster: str | None = None
+    """With --out, predict on the nodes of a Ray cluster: HOST:PORT of its head, or auto for that of this machine."""
     explain: bool = False
     """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
     data_dir: Path | None = None
@@ -40,8 +46,9 @@ class Arguments(Frozen):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        if self.out is None and (self.explain or self.data_dir):
-            raise ValueError(f"{'--explain' if self.explain else '--data-dir'} needs --out FILE.parquet")
+        needing = {"--explain": self.explain, "--data-dir": self.data_dir, "--cluster": self.cluster}
+        if self.out is None and any(needing.values()):
+            raise ValueError(f"{next(name for name, value in needing.items() if value)} needs --out FILE.parquet")
         if self.out is not None and self.url is not None:
             raise ValueError("--out needs a model on this machine. Leave out --url or --out")
         if self.url is None and (self.version or self.label):
@@ -133,7 +140,9 @@ def _write_table(given: Arguments, out: Path) -> None:
     from pipelines.inference.table_job import run
 
     folder, found, result = run(
-        PredictionJob(given.model, given.images, out, given.top, given.explain), Console(stderr=True)
+        PredictionJob(given.model, given.images, out, given.top, given.explain),
+        Console(stderr=True),
+        _executor(given.cluster),
     )
     if folder != given.model:
         sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
@@ -153,7 +162,7 @@ def _write(given: Arguments, out: Path) -> None:
     from pipelines.inference.job import PredictionJob, run
 
     job = PredictionJob(given.model, given.images, out, given.top, given.explain, given.data_dir)
-    result = run(job, Console(stderr=True))
+    result = run(job, Console(stderr=True), _executor(given.cluster))
     new = result.images - result.resumed
     if not new:
         sys.stdout.write(f"{out} is already complete, with {result.images:,} images. Remove it to start over.\n")
@@ -162,3 +171,11 @@ def _write(given: Arguments, out: Path) -> None:
     unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
     speed = f"{new / result.seconds:,.0f} images/s"
     sys.stdout.write(f"{out}: {result.images:,} images{resumed}{unreadable}; {speed}\n")
+
+
+def _executor(cluster: str | None) -> "Executor | None":
+    if cluster is None:
+        return None
+    from pipelines.core.cluster_executor import ClusterExecutor
+
+    return ClusterExecutor(cluster)

@@ -51,10 +51,10 @@ def stop(monkeypatch):
     def after(count, error=KeyboardInterrupt):
         left, write = itertools.count(count, -1), parts.Parts.write
 
-        def stopping(self, table):
+        def stopping(self, *arguments):
             if next(left) <= 0:
                 raise error
-            write(self, table)
+            write(self, *arguments)
 
         monkeypatch.setattr(parts.Parts, "write", stopping)
         return lambda: monkeypatch.setattr(parts.Parts, "write", write)

@@ -117,7 +117,7 @@ def test_out_writes_values_and_gates(models, rows, tmp_path):
         (["nothing", "rows.csv"], "there is no model"),
         (["houses", "few.csv"], "few.csv lacks the columns age, city that the model takes. It has: rooms."),
         (["sales", "rows.csv", "--out", "out.parquet", "--explain"], "was exported without its gates"),
-        (["houses", "rows.csv", "--out", "out"], "must name a file that ends in .parquet"),
+        (["houses", "rows.csv", "--out", "out.txt"], "must name a file that ends in .parquet"),
         (["houses", "rows.csv", "--out", "there.parquet"], "there.parquet exists"),
         (["houses", "rows.csv", "--url", "http://127.0.0.1:1"], "cannot be reached"),
     ],

@@ -1,0 +1,154 @@
+"""Connects this process to a Ray cluster, safely and within seconds. Imported for `--cluster` only.
+
+Whoever reaches a cluster can run any program on its nodes. Ray listens on all interfaces of a machine, whatever address
+it is given, and asks for a token only if its nodes were started with one. A cluster without is therefore refused,
+unless the machine has no other address than the loopback interface's.
+"""
+
+import ipaddress
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import UserError, chain
+from pipelines.core.frameworks import hushed
+
+AUTO = "auto"
+"""The address of the cluster that this machine belongs to."""
+WAIT = 20
+"""Seconds to wait for an answer of the cluster."""
+MODE, TOKEN = "RAY_AUTH_MODE", "token"
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # sends data to its makers
+    "RAY_BACKEND_LOG_LEVEL": "error",  # the log of its C++ code
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # messages of nodes, which it prints between the results of this program
+    "RAY_gcs_server_request_timeout_seconds": str(WAIT),
+}
+"""Defaults of Ray's own settings."""
+GUIDE = "The guide to several machines (docs/scaling.md) says how to start a cluster."
+# A service of every head, which is asked without a token first.
+_SERVICE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+
+
+def connect(address: str) -> Any:
+    """Connects this process to a cluster, until `ray.shutdown`.
+
+    Args:
+        address: HOST:PORT of its head, or `AUTO`.
+
+    Returns:
+        The module `ray`.
+
+    Raises:
+        UserError: Ray is missing or has another version, the cluster cannot be reached within seconds, does not ask for
+            a token or does not accept this one, or this machine does not belong to it.
+
+    Example:
+        ray = connect("10.0.0.1:6379")
+    """
+    ray = _imported()
+    head = _head(address)
+    if not _accepts(head, None):
+        token = _token()
+        if token is None or not _accepts(head, token):
+            found = "does not accept that of" if token else "there is none on"
+            raise UserError(
+                f"the cluster at {head} asks for a token, and {found} this machine. Copy that of the head to "
+                "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
+            )
+    elif not _is_loopback(head):
+        raise UserError(
+            f"the cluster at {head} asks for no token: whoever reaches it can run any program on its nodes. Stop it, "
+            f"copy a token (`ray get-auth-token --generate`) to all nodes, and start them with {MODE}={TOKEN}. {GUIDE}"
+        )
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with hushed():
+            ray.init(head, configure_logging=False, log_to_driver=False)
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        ray.shutdown()
+        raise _refusal(head, error) from error
+    finally:
+        # Ray's own handler would end the program with another status.
+        signal.signal(signal.SIGTERM, before)
+    return ray
+
+
+def _imported() -> Any:
+    # Ray reads its settings while it is imported.
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if _token():
+        os.environ.setdefault(MODE, TOKEN)
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--cluster needs Ray on every node: install highway-keras[cluster] there.") from error
+    return ray
+
+
+def _head(address: str) -> str:
+    """Returns HOST:PORT of the head."""
+    from ray._private import services
+
+    try:
+        with hushed():
+            head: str | None = services.canonicalize_bootstrap_address(address)
+    except ConnectionError:
+        head = None
+    except ValueError:
+        raise UserError(f"--cluster must be HOST:PORT or {AUTO}. Received: {address}.") from None
+    if head is None:
+        raise UserError(
+            f"this machine belongs to no Ray cluster. Start Ray on it, or name a head with --cluster HOST:PORT. {GUIDE}"
+        )
+    return head
+
+
+def _accepts(head: str, token: str | None) -> bool:
+    """Returns whether a cluster answers a request with a token, or without one.
+
+    Raises:
+        UserError: it does not answer at all.
+    """
+    import grpc
+
+    sent = [("authorization", f"Bearer {token}")] if token else None
+    with grpc.insecure_channel(head, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(_SERVICE)(b"", timeout=WAIT, metadata=sent)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                return False
+            raise UserError(
+                f"no Ray cluster answers at {head}. Check the address of its head, and that no firewall is between. "
+                f"{GUIDE}"
+            ) from error
+    return True
+
+
+def _token() -> str | None:
+    """Returns the token that Ray finds on this machine, in the places that its guide names."""
+    if given := os.environ.get("RAY_AUTH_TOKEN"):
+        return given.strip()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+
+
+def _is_loopback(head: str) -> bool:
+    host = head.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refusal(head: str, error: Exception) -> UserError:
+    text = " ".join(" ".join(str(link) for link in chain(error)).split())
+    if "No node info found" in text:
+        return UserError(
+            f"this machine is no node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
+            "--num-cpus=0 if it is to run no tasks."
+        )
+    return UserError(f"the cluster at {head} cannot be used: {text}")

@@ -1,0 +1,150 @@
+"""Runs tasks on the nodes of a Ray cluster."""
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pipelines.core import environment, guard
+from pipelines.core.cluster import connect
+from pipelines.core.errors import UserError
+from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
+
+DESERTED = 60.0
+"""Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
+
+
+@dataclass
+class _Submission:
+    """A task that has not ended, and how often it has been started."""
+
+    key: str
+    content: bytes
+    attempts: int = 0
+
+
+class ClusterExecutor:
+    """Runs tasks on a Ray cluster; see `pipelines.core.executor.Executor`.
+
+    Tasks run in the working directory of this process, if the node has it, with this process's settings of the
+    frameworks. A node with other code is refused by name once it gets a task.
+
+    Args:
+        address: HOST:PORT of the head, or "auto" for the cluster of this machine.
+        cores: cores of a task.
+
+    Raises:
+        UserError: see `pipelines.core.cluster.connect`; or no node has enough cores.
+
+    Example:
+        with ClusterExecutor("10.0.0.1:6379", cores=4) as executor:
+            executor.submit("a", Path("a"), Path.stat)
+            print(executor.finished(timeout=60.0))
+    """
+
+    def __init__(self, address: str, cores: int = 1) -> None:
+        self._address = address
+        self._cores = cores
+        self._running: dict[Any, _Submission] = {}
+
+    def __enter__(self) -> Self:
+        self._ray = connect(self._address)
+        try:
+            self._setting = self._ray.put(_setting(self._cores))
+            options = {"num_cpus": self._cores, "max_retries": 0, "max_calls": FRESH}
+            self._start = self._ray.remote(**options)(_starter()).remote
+            self._populated = time.monotonic()
+            if not self.capacity():
+                raise UserError(
+                    f"no node of the cluster has {self._cores} cores. Start Ray with --num-cpus on other nodes, or ask "
+                    "for fewer cores."
+                )
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._ray.shutdown()
+
+    def capacity(self) -> int:
+        """See `Executor`."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        count = sum(int(resources.get("CPU", 0) // self._cores) for resources in nodes)
+        if count:
+            self._populated = time.monotonic()
+        elif time.monotonic() - self._populated > DESERTED:
+            raise UserError(
+                f"the cluster has had no node with {self._cores} cores for {DESERTED:.0f} s. Start nodes, and repeat "
+                "the command to resume."
+            )
+        return count
+
+    def submit(self, key: str, task: Given, function: Callable[[Given], Any]) -> None:
+        """See `Executor`."""
+        self._submit(_Submission(key, pickle.dumps((task, function))))
+
+    def finished(self, timeout: float) -> list[Outcome]:
+        """See `Executor`."""
+        if not self._running:
+            time.sleep(timeout)
+            return []
+        self._ray.wait([*self._running], timeout=timeout)
+        ended, _ = self._ray.wait([*self._running], num_returns=len(self._running), timeout=0)
+        outcomes = [self._outcome(reference) for reference in ended]
+        return [outcome for outcome in outcomes if outcome]
+
+    def _submit(self, submission: _Submission) -> None:
+        submission.attempts += 1
+        self._running[self._start(self._setting, submission.key, submission.content)] = submission
+
+    def _outcome(self, reference: Any) -> Outcome | None:
+        """Returns the outcome of a task that has ended; None if it lost its process and starts again."""
+        submission = self._running.pop(reference)
+        errors = self._ray.exceptions
+        try:
+            outcome: Outcome | str = self._ray.get(reference)
+        except errors.RayTaskError:
+            raise
+        except errors.RayError as error:
+            if submission.attempts < ATTEMPTS:
+                self._submit(submission)
+                return None
+            last = str(error).strip().partition("\n")[0]
+            return Outcome(
+                submission.key, error=f"it was started {ATTEMPTS} times, and lost its process each time: {last}"
+            )
+        if isinstance(outcome, str):
+            raise UserError(outcome)
+        return outcome
+
+
+def _setting(cores: int) -> dict[str, Any]:
+    """Returns what a node must know besides the task. Plain values, which any version of the program can read."""
+    return {
+        "cores": cores,
+        "installed": environment.installed(),
+        "folder": str(Path.cwd()),
+        "variables": {name: os.environ[name] for name in guard.ENVIRONMENT if name in os.environ},
+    }
+
+
+def _starter() -> Callable[[Mapping[str, Any], str, bytes], Outcome | str]:
+    """Returns the function that nodes run. It is sent as code, so that a node without this program can say so."""
+
+    def start(setting: Mapping[str, Any], key: str, content: bytes) -> Any:
+        import socket
+
+        try:
+            from pipelines.core.cluster_worker import perform
+        except ImportError:
+            needed = f"highway-keras {setting['installed']['highway-keras']}"
+            return f"the node {socket.gethostname()} lacks {needed}. Install it there, in the environment of Ray."
+        return perform(setting, key, content)
+
+    return start

@@ -1,0 +1,115 @@
+"""The interface of an executor of tasks, in processes of this machine or of a cluster. Imports neither.
+
+The trials of a search, the runs of a study and the parts of a bulk prediction are such tasks: seconds to hours long,
+independent of each other, and able to start again.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+from pipelines.core.errors import StoppedError, UserError, disk_is_full
+
+ATTEMPTS = 4
+"""Processes that a task may lose before it fails: the first one, and three more."""
+FRESH = 16
+"""Tasks after which a process is replaced, because frameworks keep the memory of programs that they compiled."""
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a task.
+
+    Args:
+        key: the key that it was submitted with.
+        result: what its function returned; None if it failed.
+        error: why it failed: the message of a `UserError`, the stack trace of another exception, or a sentence about
+            the processes that it lost. None if it did not fail.
+    """
+
+    key: str
+    result: Any = None
+    error: str | None = None
+
+
+class Executor(Protocol):
+    """Runs tasks, each in a process with a number of cores of its own.
+
+    A task is run again if its process or its machine dies, up to `ATTEMPTS` times. An exception in the function ends it
+    at once. The end of the `with` block ends the tasks that still run.
+
+    Example:
+        waiting = [*parts]
+        with executor:
+            running = 0
+            while waiting or running:
+                while waiting and running < executor.capacity():
+                    part = waiting.pop(0)
+                    executor.submit(part.name, part, predict_part)
+                    running += 1
+                for outcome in executor.finished(timeout=1.0):
+                    running -= 1
+                    print(outcome.key, outcome.error or outcome.result)
+    """
+
+    def __enter__(self) -> Self:
+        """Connects to the machines, or starts processes."""
+
+    def __exit__(self, *_: object) -> None:
+        """Ends all tasks and processes."""
+
+    def capacity(self) -> int:
+        """Returns the number of tasks that can run at the same time; it changes as machines come and go.
+
+        Raises:
+            UserError: no machine is left.
+        """
+
+    def submit(self, key: str, task: Given, function: Callable[[Given], Any]) -> None:
+        """Starts a task as soon as there is room for it.
+
+        Args:
+            key: its name, which no unfinished task has.
+            task: the argument of the function; it is pickled.
+            function: a function on the top level of a module. What it returns is pickled.
+        """
+
+    def finished(self, timeout: float) -> list[Outcome]:
+        """Returns the tasks that have ended since the last call, each once.
+
+        Args:
+            timeout: seconds to wait for the first one.
+
+        Raises:
+            UserError: no task can go on, because a disk is full, or a machine has another version of the program.
+        """
+
+
+def attempt(key: str, task: Given, function: Callable[[Given], Any]) -> Outcome:
+    """Runs a task in this process, which belongs to an executor.
+
+    Args:
+        key: the key of the task.
+        task: the argument of the function.
+        function: see `Executor.submit`.
+
+    Returns:
+        Its outcome, also if it failed.
+
+    Raises:
+        UserError: the disk is full, which ends all tasks.
+        StoppedError: a signal ended the task, which another process may take over.
+    """
+    try:
+        return Outcome(key, function(task))
+    except StoppedError:
+        raise
+    except UserError as error:
+        return Outcome(key, error=str(error))
+    except Exception as error:
+        if full := disk_is_full(error):
+            raise UserError(f"the disk is full ({full}). Free some space, and repeat the command.") from error
+        return Outcome(key, error=traceback.format_exc())

@@ -1,0 +1,155 @@
+"""The connection to a cluster, without Ray: a gRPC server stands in for the head."""
+
+import socket
+import sys
+import types
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+import pytest
+
+from pipelines.core import cluster
+from pipelines.core.errors import UserError
+
+
+@contextmanager
+def head(token):
+    """A head that asks for a token, or for none; yields its address."""
+
+    class Answers(grpc.GenericRpcHandler):
+        def service(self, details):
+            sent = dict(details.invocation_metadata).get("authorization")
+            refused = token is not None and sent != f"Bearer {token}"
+
+            def answer(_, context):
+                if refused:
+                    context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Answers()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.fixture
+def ray(monkeypatch, tmp_path):
+    """A module that records the addresses to which it connects."""
+    module = types.ModuleType("ray")
+    module.addresses = []
+    module.error = None
+    module.exceptions = types.SimpleNamespace(RayError=type("RayError", (Exception,), {}))
+
+    def init(address, **_):
+        module.addresses.append(address)
+        if module.error:
+            raise module.error
+
+    module.init, module.shutdown = init, lambda: None
+    monkeypatch.setitem(sys.modules, "ray", module)
+    monkeypatch.setattr(cluster, "_head", lambda address: address)
+    for name in (*cluster.SETTINGS, "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        # Set first, so that what the code sets is undone.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return module
+
+
+def test_ray_is_named_if_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"needs Ray on every node: install highway-keras\[cluster\] there"):
+        cluster.connect("127.0.0.1:1")
+
+
+def test_a_cluster_on_loopback_needs_no_token(ray):
+    with head(None) as address:
+        assert cluster.connect(address) is ray
+    assert ray.addresses == [address]
+
+
+def test_a_cluster_without_a_token_is_refused_elsewhere(ray, monkeypatch):
+    monkeypatch.setattr(cluster, "_is_loopback", lambda _: False)
+    with head(None) as address, pytest.raises(UserError, match=r"asks for no token.*RAY_AUTH_MODE=token"):
+        cluster.connect(address)
+    assert ray.addresses == []
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [("127.0.0.1:6379", True), ("[::1]:6379", True), ("10.0.0.1:6379", False), ("head:6379", False)],
+)
+def test_addresses_of_the_loopback_interface(address, loopback):
+    assert cluster._is_loopback(address) == loopback
+
+
+@pytest.mark.parametrize("where", ["variable", "file", "home"])
+def test_the_token_is_found_where_ray_looks(ray, monkeypatch, tmp_path, where):
+    if where == "variable":
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    else:
+        path = tmp_path / ("token" if where == "file" else ".ray/auth_token")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("secret\n")
+        if where == "file":
+            monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    with head("secret") as address:
+        cluster.connect(address)
+    assert ray.addresses == [address]
+    assert cluster.os.environ["RAY_AUTH_MODE"] == "token"
+
+
+@pytest.mark.parametrize(
+    ("token", "message"), [(None, "there is none on this machine"), ("wrong", "does not accept that of this machine")]
+)
+def test_a_driver_without_the_token_is_refused(ray, monkeypatch, token, message):
+    if token:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+    with head("secret") as address, pytest.raises(UserError, match=f"asks for a token, and {message}"):
+        cluster.connect(address)
+    assert ray.addresses == []
+
+
+def test_an_address_where_nothing_listens_is_refused(ray):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(UserError, match=f"no Ray cluster answers at 127.0.0.1:{port}"):
+        cluster.connect(f"127.0.0.1:{port}")
+
+
+def test_reasons_of_ray_are_passed_on(ray):
+    ray.error = ConnectionError("Failed to connect")
+    ray.error.__cause__ = RuntimeError("Version mismatch:\n  Ray 2.59")
+    with (
+        head(None) as address,
+        pytest.raises(UserError, match=r"cannot be used: .*connect Version mismatch: Ray 2\.59"),
+    ):
+        cluster.connect(address)
+
+
+def test_a_machine_outside_of_the_cluster_is_named(ray):
+    ray.error = RuntimeError("No node info found matching attributes: '' when trying to resolve node")
+    with head(None) as address, pytest.raises(UserError, match=f"ray start --address={address}"):
+        cluster.connect(address)
+
+
+def test_ray_sends_no_statistics_and_leaves_the_signals_alone(ray):
+    before = cluster.signal.getsignal(cluster.signal.SIGTERM)
+    init = ray.init
+
+    def with_a_handler(address, **options):
+        cluster.signal.signal(cluster.signal.SIGTERM, lambda *_: None)
+        init(address, **options)
+
+    ray.init = with_a_handler
+    with head(None) as address:
+        cluster.connect(address)
+    assert cluster.os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert cluster.signal.getsignal(cluster.signal.SIGTERM) == before

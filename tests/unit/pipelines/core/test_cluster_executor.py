@@ -1,0 +1,214 @@
+"""The executor of a cluster with a Ray that runs tasks in this process, or loses them."""
+
+import os
+import pickle
+import signal
+import types
+from pathlib import Path
+
+import pytest
+
+from pipelines.core import cluster_executor, cluster_worker, environment
+from pipelines.core.cluster_executor import ClusterExecutor
+from pipelines.core.errors import StoppedError, UserError
+
+
+class FakeRay:
+    """Runs a task when its result is asked for; each loses its process as often as it is told to."""
+
+    def __init__(self, nodes, losses=0):
+        self.exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+        self.machines = nodes
+        self.losses = losses
+        self.events = []
+
+    def nodes(self):
+        return [{"Alive": alive, "Resources": {"CPU": cores, "memory": 1e9}} for alive, cores in self.machines]
+
+    def put(self, value):
+        return value
+
+    def remote(self, **options):
+        self.options = options
+        return lambda function: types.SimpleNamespace(remote=lambda *given: Reference(function, given))
+
+    def wait(self, references, num_returns=1, timeout=0):
+        return references[:num_returns], references[num_returns:]
+
+    def get(self, reference):
+        if self.losses:
+            self.losses -= 1
+            raise RayError("The worker died unexpectedly.\nSee its log.")
+        return reference.function(*reference.given)
+
+    def cancel(self, reference, force):
+        self.events.append("cancel")
+
+    def shutdown(self):
+        self.events.append("shutdown")
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    pass
+
+
+class Reference:
+    def __init__(self, function, given):
+        self.function, self.given = function, given
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """A function that makes an executor on a fake Ray."""
+    monkeypatch.setattr("pipelines.core.core_locks.tempfile.tempdir", str(tmp_path))
+
+    def make(nodes=((True, 4.0), (True, 7.0), (False, 8.0)), cores=2, losses=0):
+        ray = FakeRay(nodes, losses)
+        monkeypatch.setattr(cluster_executor, "connect", lambda _: ray)
+        return ray, ClusterExecutor("auto", cores)
+
+    return make
+
+
+def double(number):
+    return 2 * number
+
+
+def broken(text):
+    if text == "stopped":
+        raise StoppedError("it was stopped", signal.SIGTERM)
+    raise OSError(28, "No space left on device") if text == "full" else UserError(text)
+
+
+def test_capacity_counts_whole_tasks_of_the_nodes_that_are_alive(opened):
+    ray, executor = opened()
+    with executor:
+        assert executor.capacity() == 2 + 3
+        ray.machines = ((True, 4.0),)
+        assert executor.capacity() == 2
+    assert ray.options["num_cpus"] == 2
+
+
+def test_outcomes_come_once_each(opened):
+    ray, executor = opened()
+    with executor:
+        for number in range(3):
+            executor.submit(str(number), number, double)
+        outcomes = executor.finished(1.0)
+        assert {one.key: one.result for one in outcomes} == {"0": 0, "1": 2, "2": 4}
+        assert executor.finished(0.0) == []
+    assert ray.events == ["shutdown"]
+
+
+def test_a_user_error_is_not_tried_again(opened):
+    _, executor = opened()
+    with executor:
+        executor.submit("a", "so", broken)
+        (outcome,) = executor.finished(1.0)
+        assert (outcome.error, outcome.result) == ("so", None)
+
+
+@pytest.mark.parametrize("losses", [3, 4])
+def test_a_task_that_loses_its_process_is_tried_again_three_times(opened, losses):
+    _, executor = opened(losses=losses)
+    with executor:
+        executor.submit("a", 1, double)
+        for _ in range(3):
+            assert executor.finished(1.0) == []
+        (outcome,) = executor.finished(1.0)
+    if losses == 3:
+        assert (outcome.result, outcome.error) == (2, None)
+    else:
+        assert outcome.error == (
+            "it was started 4 times, and lost its process each time: The worker died unexpectedly."
+        )
+
+
+def test_a_bug_of_the_executor_itself_is_raised(opened):
+    ray, executor = opened()
+
+    def fails(_):
+        raise RayTaskError("a bug")
+
+    ray.get = fails
+    with executor:
+        executor.submit("a", 1, double)
+        with pytest.raises(RayTaskError, match="a bug"):
+            executor.finished(1.0)
+
+
+def test_a_full_disk_ends_all_tasks(opened):
+    _, executor = opened()
+    with executor:
+        executor.submit("a", "full", broken)
+        with pytest.raises(UserError, match=r"the disk is full .*\. This was on the node "):
+            executor.finished(1.0)
+
+
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [
+        ({"keras": "3.1"}, r"has keras 3\.1, and this machine has keras "),
+        ({"jax": None}, r"has no jax, and this machine has jax "),
+        ({"code": "0"}, r"has other code of highway-keras .* than this machine"),
+    ],
+)
+def test_a_node_with_something_else_installed_is_refused(opened, monkeypatch, installed, message):
+    _, executor = opened()
+    there = {name: version for name, version in {**environment.installed(), **installed}.items() if version}
+    with executor:
+        executor.submit("a", 1, double)
+        monkeypatch.setattr(cluster_worker.environment, "installed", lambda: there)
+        with pytest.raises(UserError, match=f"the node .* {message}"):
+            executor.finished(1.0)
+
+
+def test_a_signal_ends_the_process_of_a_task():
+    setting = cluster_executor._setting(1)
+    with pytest.raises(SystemExit) as ended:
+        cluster_worker.perform(setting, "a", pickle.dumps(("stopped", broken)))
+    assert ended.value.code == 143
+
+
+def test_tasks_get_settings_and_folder_of_the_driver(opened, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_BACKEND", "some")
+    monkeypatch.chdir(tmp_path)
+    setting = cluster_executor._setting(1)
+    monkeypatch.setenv("KERAS_BACKEND", "other")
+    monkeypatch.chdir("/")
+    outcome = cluster_worker.perform(setting, "a", pickle.dumps(("KERAS_BACKEND", os.getenv)))
+    assert outcome.result == "some"
+    assert Path.cwd() == tmp_path
+
+
+def test_the_end_cancels_what_runs(opened):
+    ray, executor = opened()
+    with executor:
+        executor.submit("a", 1, double)
+        executor.submit("b", 1, double)
+    assert ray.events == ["cancel", "cancel", "shutdown"]
+
+
+def test_too_few_cores_are_refused(opened):
+    ray, executor = opened(nodes=((True, 1.0),))
+    with pytest.raises(UserError, match="no node of the cluster has 2 cores"), executor:
+        pytest.fail("not refused")
+    assert ray.events == ["shutdown"]
+
+
+def test_a_cluster_without_nodes_is_given_up_after_a_while(opened, monkeypatch):
+    ray, executor = opened()
+    now = [100.0]
+    monkeypatch.setattr(cluster_executor.time, "monotonic", lambda: now[0])
+    with executor:
+        ray.machines = ()
+        assert executor.capacity() == 0
+        now[0] += cluster_executor.DESERTED + 1
+        with pytest.raises(UserError, match="has had no node with 2 cores for 60 s"):
+            executor.capacity()
+        ray.machines = ((True, 2.0),)
+        assert executor.capacity() == 1
