@@ -64,11 +64,16 @@ class Parts:
         """Returns the ranges of rows that are in no part: first row and end, which is None for the last one.
 
         Raises:
-            UserError: a part is damaged.
+            UserError: a part is damaged, or is of an earlier version, which numbered parts instead of rows.
         """
         found, row = [], 0
         for part in self.paths:
             first = int(part.stem)
+            if first < row:
+                raise UserError(
+                    f"the parts in {self.folder} were written by an earlier version of this program. Finish them with "
+                    "that version, or remove the folder to start over."
+                )
             if first > row:
                 found.append((row, first))
             row = first + _rows(part)

@@ -254,6 +254,14 @@ def test_a_damaged_part_is_named(out, tmp_path):
         parts.skip(iter("ab"))
 
 
+def test_parts_numbered_by_an_earlier_version_are_refused(out, tmp_path):
+    begin(out, "ab", "cd")
+    folder = tmp_path / ".out.parquet.parts"
+    (folder / "00000002.parquet").rename(folder / "00000001.parquet")
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match="written by an earlier version.*remove the f"):
+        parts.gaps()
+
+
 def test_an_unwritable_path_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"), open_parts(tmp_path / "file" / "out.parquet", JOB):
