@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 PROGRAM = (sys.executable, "-m", "tests.cluster_tasks")
 
@@ -66,7 +67,6 @@ def test_a_wrong_token_is_refused(submit):
     assert "asks for a token, and does not accept that of this machine" in output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -88,10 +88,7 @@ def test_a_node_with_another_program_is_refused_by_name(submit, cluster, tmp_pat
         cluster.kill("other")
 
 
-@pytest.mark.parametrize(
-    "how",
-    [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGINT, signal.SIGTERM))],
-)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_the_end_of_a_driver_ends_its_tasks(cluster, tmp_path, how):
     started = tmp_path / "started"
     words = [*PROGRAM, cluster.address, "1", *[f"wait={started}"] * 2]

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests import tiny_model
 
+pytestmark = pytest.mark.slow
 COUNT = 6_000
 ALONE = (sys.executable, "-m", "pipelines", "predict")
 # Parts of at least 128 images, of which each takes a third of a second.
@@ -73,7 +74,6 @@ def test_a_folder_of_parts_equals_the_file_of_one_process(cluster, place, whole,
     assert [*tmp_path.iterdir()] == [out]
 
 
-@pytest.mark.slow
 def test_kills_of_workers_nodes_and_drivers_change_nothing(cluster, place, whole, tmp_path):
     chance = random.Random(7)
     out, processes = tmp_path / "out.parquet", tmp_path / "processes"

@@ -258,7 +258,7 @@ def test_parts_numbered_by_an_earlier_version_are_refused(out, tmp_path):
     begin(out, "ab", "cd")
     folder = tmp_path / ".out.parquet.parts"
     (folder / "00000002.parquet").rename(folder / "00000001.parquet")
-    with open_parts(out, JOB) as parts, pytest.raises(UserError, match="written by an earlier version.*remove the f"):
+    with open_parts(out, JOB) as parts, pytest.raises(UserError, match=r"written by an earlier version.*remove the f"):
         parts.gaps()
 
 
