@@ -1,4 +1,4 @@
-"""What a node of a cluster does with a task: checks that it has the same code, and runs it on cores of its own."""
+"""A task on a node of a cluster: checks that the node has the same code, and runs the task on cores of its own."""
 
 import os
 import pickle
