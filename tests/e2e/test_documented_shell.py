@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = "http://127.0.0.1:8501"
 # Programs whose commands are run or parsed elsewhere, or not at all.
-OTHERS = {"docker", "export", "git", "highway", "make", "pip", "python", "source"}
+OTHERS = {"docker", "export", "git", "highway", "make", "pip", "python", "ray", "source"}
 
 
 def commands(*programs):

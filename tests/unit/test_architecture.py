@@ -72,6 +72,9 @@ BY_NAME = {
     "pipelines.verbs.completion",
 }
 
+# Modules that import Ray, when they are asked to: it takes seconds, and is not installed with the program.
+ON_RAY = {"pipelines.core.cluster"}
+
 # Modules that read the words of the process and are no command line: the record of how a run was started, and the task
 # that a process gets from its parent.
 OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
@@ -304,6 +307,13 @@ def test_only_verbs_parse_a_command_line():
     assert found == {"pipelines.core.parsing"}
     readers = {module for module, path in sources().items() if "sys.argv" in path.read_text()}
     assert {module for module in readers if not module.startswith("pipelines.verbs.")} == OTHER_READERS_OF_WORDS
+
+
+def test_ray_is_imported_in_few_places_and_only_when_it_is_used():
+    assert {module for module in everything() if "ray" in imports(module)} == {*ON_RAY, "tests.ray_cluster"}
+    for module in ON_RAY:
+        top = ast.parse(sources()[module].read_text()).body
+        assert not [name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "ray"]
 
 
 def test_modules_are_imported_by_name_in_few_places():
