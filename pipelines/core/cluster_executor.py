@@ -130,7 +130,10 @@ def _setting(cores: int) -> dict[str, Any]:
         "cores": cores,
         "installed": environment.installed(),
         "folder": str(Path.cwd()),
-        "variables": {name: os.environ[name] for name in guard.ENVIRONMENT if name in os.environ},
+        "variables": {
+            **{name: os.environ[name] for name in guard.ENVIRONMENT if name in os.environ},
+            environment.COMMAND: environment.command(),
+        },
     }
 
 

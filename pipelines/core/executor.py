@@ -11,12 +11,16 @@ from typing import Any, Protocol, Self, TypeVar
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 
-ATTEMPTS = 4
-"""Processes that a task may lose before it fails: the first one, and three more."""
+ATTEMPTS = 3
+"""Processes that a task must lose, one after the other, to count as failed."""
 FRESH = 16
 """Tasks after which a process is replaced, because frameworks keep the memory of programs that they compiled."""
 
 Given = TypeVar("Given")
+
+
+class JobError(UserError):
+    """An error that other tasks would meet in the same place, such as missing data: it ends all of them."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Executor(Protocol):
             timeout: seconds to wait for the first one.
 
         Raises:
-            UserError: no task can go on, because a disk is full, or a machine has another version of the program.
+            UserError: no task can go on, because of a `JobError`, a full disk, or a machine with another version of the
+                program.
         """
 
 
@@ -100,12 +105,12 @@ def attempt(key: str, task: Given, function: Callable[[Given], Any]) -> Outcome:
         Its outcome, also if it failed.
 
     Raises:
-        UserError: the disk is full, which ends all tasks.
+        UserError: a `JobError`, or the disk is full; both end all tasks.
         StoppedError: a signal ended the task, which another process may take over.
     """
     try:
         return Outcome(key, function(task))
-    except StoppedError:
+    except (JobError, StoppedError):
         raise
     except UserError as error:
         return Outcome(key, error=str(error))

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from pipelines.core import environment
 
-# The older name of the setting JAX_NUM_CPU_DEVICES; JAX refuses both together.
+DEVICES_VARIABLE = "JAX_NUM_CPU_DEVICES"
+# The older name of this setting; JAX refuses both together.
 DEVICES_FLAG = "xla_force_host_platform_device_count"
 # Keras imports these at its start if they are installed, for parts that nothing here uses.
 UNUSED = ("matplotlib", "pandas", "sklearn")
@@ -33,13 +34,17 @@ def load(devices: int = 1, console: Console | None = None) -> None:
         devices: minimum number of devices.
         console: terminal on which to show a progress message; None shows none.
     """
-    if DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
-        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(max(devices, environment.cores())))
+    chooses = DEVICES_VARIABLE not in os.environ and DEVICES_FLAG not in os.environ.get("XLA_FLAGS", "")
+    if chooses:
+        os.environ[DEVICES_VARIABLE] = str(max(devices, environment.cores()))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
     with _announced(console), hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
         import tensorflow as tf
+    if chooses:
+        # JAX has read it, and processes that this one starts may have another number of cores.
+        del os.environ[DEVICES_VARIABLE]
     # A user's keras.json must not change what a recipe computes.
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)

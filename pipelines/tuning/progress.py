@@ -49,7 +49,7 @@ class SearchProgress:
         console: where to print.
         plan: the plan of the search.
         folder: the folder of the search.
-        workers: number of workers on this machine, for the estimate of the time left.
+        workers: minimum number of trials that run at the same time, for the estimate of the time left.
     """
 
     def __init__(self, console: Console, plan: SearchPlan, folder: Path, workers: int) -> None:
@@ -69,7 +69,7 @@ class SearchProgress:
             self._reported = {trial.number for trial in before.trials if trial.over}
         if self._live:
             self._live.start()
-            self._live.update(Text("starting chief and workers"), refresh=True)
+            self._live.update(Text("starting workers"), refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:

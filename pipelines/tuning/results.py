@@ -147,7 +147,7 @@ def write_hparams(folder: Path, plan: SearchPlan, state: SearchState) -> None:
         plan: the plan of the search.
         state: the state of the search; trials with a score are shown.
     """
-    # Only the chief calls this, and it has loaded TensorFlow already.
+    # Called after a search only, which has loaded TensorFlow already.
     import tensorflow as tf
     from tensorboard.plugins.hparams import api
 

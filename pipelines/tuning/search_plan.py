@@ -5,13 +5,12 @@ The folder of a search:
     search.json      the plan
     oracle.json      the state, replaced atomically (`search_state`)
     trials/0007/     run directory of a trial, without weights
-    logs/            output of the chief and the workers
+    logs/            output of the workers
     trials.csv       one row per trial
     best.json        the winner as a recipe for `highway train`; best-NET.json for each net of a study
     figures/         parallel coordinates and importance
     tensorboard/     hyperparameters and objectives for the HParams page
     retrained/       runs of the winner
-    kerastuner/      KerasTuner's own files; never read
 """
 
 import hashlib
@@ -71,7 +70,7 @@ class SearchPlan(Frozen):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the plan, by which a chief and its workers recognize each other."""
+        """Digest of the plan, which `oracles` keeps among the hyperparameters."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
     @property
@@ -171,7 +170,7 @@ SEARCH_FILE = PlanFile(
     "with --to DIR.",
     foreign="{folder} exists and is not a search folder. Choose another folder with --to DIR.",
     busy="another process is searching in {folder}. Wait for it, or search in another folder with --to DIR.",
-    before_work=("kerastuner", "logs"),
+    before_work=("logs",),
 )
 """Keeps the plan of a search in its folder."""
 

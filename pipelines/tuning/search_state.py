@@ -1,4 +1,4 @@
-"""The state of a search, oracle.json: replaced atomically by the chief, read by progress displays and summaries.
+"""The state of a search, oracle.json: replaced atomically by `ask_tell`, read by progress displays and summaries.
 
 Imports no framework.
 """
@@ -13,7 +13,7 @@ from pipelines.core.errors import UserError
 from pipelines.tuning.space import Value
 
 FILE = "oracle.json"
-# KerasTuner's statuses. A trial whose worker was lost is INVALID until another worker takes it.
+# KerasTuner's statuses. A trial is INVALID if it was running when the search was interrupted, until it runs again.
 STATES: dict[str, "Status"] = {
     "RUNNING": "running",
     "INVALID": "waiting",
@@ -39,7 +39,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial as recorded by the chief."""
+    """A trial as recorded in the file."""
 
     number: str
     """Id of the trial in KerasTuner, and the name of its folder."""
@@ -50,10 +50,8 @@ class Trial:
     """The objective of the best epoch; None unless completed."""
     reason: str
     """Reason for a failure."""
-    worker: str
-    """The worker that has the trial, or had it last."""
     since: float
-    """Time when that worker received it, in seconds since 1970."""
+    """Time when it was last proposed, or its end, in seconds since 1970."""
     seconds: float
     """Time spent on all attempts, once the trial is over."""
     epochs: int | None
@@ -100,7 +98,7 @@ class SearchState:
 
 
 def read(folder: Path) -> SearchState | None:
-    """Reads the state of the search in a folder; None if its chief has not written it yet.
+    """Reads the state of the search in a folder; None if it has not begun.
 
     Raises:
         UserError: the file is damaged.
@@ -120,7 +118,7 @@ def read(folder: Path) -> SearchState | None:
         ) from error
 
 
-def _trial(state: dict[str, Any], lease: dict[str, Any]) -> Trial:
+def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:
     values = state["hyperparameters"]["values"]
     return Trial(
         number=state["trial_id"],
@@ -128,9 +126,8 @@ def _trial(state: dict[str, Any], lease: dict[str, Any]) -> Trial:
         values={name: value for name, value in values.items() if "/" not in name},
         score=state["score"] if state["status"] == "COMPLETED" else None,
         reason=state["message"] or "",
-        worker=lease["worker"],
-        since=lease["since"],
-        seconds=lease["seconds"],
+        since=clock["since"],
+        seconds=clock["seconds"],
         epochs=values.get("tuner/epochs"),
         earlier=values.get("tuner/trial_id"),
         before=values.get("tuner/initial_epoch", 0),

@@ -26,7 +26,7 @@ LEAST_SLOPE = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6
 """Slope T * (1 - T) of a gate below which its gradient underflows in each precision, with denormals flushed to 0."""
 
 
-class HopelessError(Exception):
+class HopelessError(UserError):
     """A trial cannot produce a useful result."""
 
 

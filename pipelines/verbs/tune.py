@@ -15,8 +15,8 @@ from pipelines.data.roots import refuse_unknown
 from pipelines.recipes import named_recipe
 from pipelines.training import signals
 from pipelines.tuning import space
-from pipelines.tuning.search import tune
-from pipelines.tuning.search_plan import Algorithm, SearchPlan, planned
+from pipelines.tuning.search import Search, tune
+from pipelines.tuning.search_plan import Algorithm, planned
 
 TUNE = "highway tune"
 TRIALS = 20
@@ -30,9 +30,8 @@ interrupted search.
   RECIPE                       a recipe, or a recipe file (best.json)
   highway reproduce optimization   the paper's random search over eight nets
 
-On several machines, with a shared folder and the same arguments for each:
-  KERASTUNER_TUNER_ID=chief KERASTUNER_ORACLE_IP=10.0.0.1 KERASTUNER_ORACLE_PORT=8400 highway tune RECIPE --to DIR
-  KERASTUNER_TUNER_ID=worker-a KERASTUNER_ORACLE_IP=10.0.0.1 KERASTUNER_ORACLE_PORT=8400 highway tune RECIPE --to DIR
+On several machines, which need a shared folder and form a Ray cluster:
+  highway tune RECIPE --to DIR --cluster 10.0.0.1:6379 --cores-per-trial 4
 
 recipes:
   {recipes}
@@ -43,12 +42,9 @@ recipes:
 class TuneArguments:
     """Arguments of `highway tune`."""
 
-    plan: SearchPlan
-    folder: Path
-    workers: int
+    search: Search
     minutes: float | None
     retrain: int
-    data_dir: Path | None
 
 
 class NewSearch(Config):
@@ -64,11 +60,15 @@ class NewSearch(Config):
     """Share of the full work, split evenly between trials and epochs: 0.01 runs a tenth of the trials, each for a tenth
     of the epochs. `highway reproduce --budget` reduces examples too."""
     workers: Count = 1
-    """Processes that train at the same time; each gets its share of the cores."""
+    """Processes of this machine that train at the same time; each gets its share of the cores."""
+    cluster: str | None = None
+    """Train the trials on a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
+    cores_per_trial: Count | None = None
+    """Cores of a trial on the cluster; default: 1."""
     deadline: Positive | None = None
     """Minutes until the search stops; repeat the command to resume."""
     retrain: NonNegative = 0
-    """Number of times to train the winner at the end, with seeds from 0."""
+    """Number of times to train the winner at the end, with seeds from 0, by the workers of this machine."""
     to: Path | None = None
     """Folder of the search; default: searches/RECIPE."""
     data_dir: Path | None = None
@@ -77,9 +77,6 @@ class NewSearch(Config):
 
 def main(arguments: list[str]) -> None:
     """Runs the verb.
-
-    Without KerasTuner's environment variables, it starts a chief and workers on this machine; with them, it starts
-    either the chief or workers of a search over several machines.
 
     Args:
         arguments: the words after `highway tune`.
@@ -90,11 +87,8 @@ def main(arguments: list[str]) -> None:
     """
     with signals.raised():
         given = parse_tune(arguments)
-        refuse_unknown(given.plan.config.data)
-        tune(
-            given.plan, given.folder, workers=given.workers, minutes=given.minutes, retrain=given.retrain,
-            data_dir=given.data_dir, console=Console(),
-        )  # fmt: skip
+        refuse_unknown(given.search.plan.config.data)
+        tune(given.search, minutes=given.minutes, retrain=given.retrain, console=Console())
 
 
 def parse_tune(words: list[str]) -> TuneArguments:
@@ -112,7 +106,7 @@ def parse_tune(words: list[str]) -> TuneArguments:
         SystemExit: `--help` was printed (status 0), or the value of an option is missing (2).
 
     Example:
-        parse_tune(["demo", "--trials", "30", "--search.transform-bias", "-5", "-1"]).plan.trials  # 30
+        parse_tune(["demo", "--trials", "30", "--search.transform-bias", "-5", "-1"]).search.plan.trials  # 30
     """
     if not words or words[0].startswith("-"):
         if {"-h", "--help"} & set(words):
@@ -136,7 +130,18 @@ def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
     space.check(parsed.search, config)
     if parsed.algorithm == "hyperband" and parsed.trials:
         raise UserError("Hyperband derives the number of trials from --epochs. Leave out --trials.")
+    if parsed.cores_per_trial and not parsed.cluster:
+        raise UserError(
+            "--cores-per-trial is for --cluster. On this machine, the cores are divided among --workers: leave it out."
+        )
     trials = None if parsed.algorithm == "hyperband" else parsed.trials or TRIALS
     plan = planned(name, config, parsed.search, algorithm=parsed.algorithm, trials=trials, share=parsed.budget)
-    folder = parsed.to or Path("searches") / name
-    return TuneArguments(plan, folder, parsed.workers, parsed.deadline, parsed.retrain, parsed.data_dir)
+    search = Search(
+        plan=plan,
+        folder=parsed.to or Path("searches") / name,
+        data_dir=parsed.data_dir,
+        workers=parsed.workers,
+        cluster=parsed.cluster,
+        cores=parsed.cores_per_trial or 1,
+    )
+    return TuneArguments(search, parsed.deadline, parsed.retrain)

@@ -18,8 +18,8 @@ from pipelines.core.environment import versions
 from pipelines.core.optimizers import CosineSchedule
 from pipelines.core.run import open_run
 from pipelines.recipes import named_recipe
-from pipelines.tuning import search_state
-from pipelines.tuning.distributed import oracles
+from pipelines.tuning import oracles, search_state
+from pipelines.tuning.ask_tell import AskTell
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.verbs.cli import main
 from pipelines.verbs.tune import parse_tune
@@ -99,13 +99,19 @@ def test_recipe_files_hold_the_same_configurations(artefacts):
 
 def test_a_stopped_search_has_the_same_fingerprint_and_trials(artefacts):
     folder = Path("searches/stopped")
-    plan = parse_tune(TUNE[1:]).plan
+    plan = parse_tune(TUNE[1:]).search.plan
     SEARCH_FILE.keep(plan, folder)
-    oracle = oracles.make(plan, search_state.read(folder).objective)
-    oracle.make_fault_tolerant(plan, folder)
-    # Workers refuse a chief with another digest.
-    assert oracle.get_space().values[oracles.FINGERPRINT] == plan.fingerprint
-    assert len(oracle.trials) == 2
+    before = json.loads((folder / "oracle.json").read_text())
+    search = AskTell(plan, search_state.read(folder).objective, folder)
+    assert search.oracle.get_space().values[oracles.FINGERPRINT] == plan.fingerprint
+    assert len(search.oracle.trials) == 2
+    # Earlier versions read what this one writes.
+    search.pause()
+    after = json.loads((folder / "oracle.json").read_text())
+    assert after.keys() == before.keys()
+    assert after["oracle"].keys() == before["oracle"].keys()
+    assert after["trials"][0] == before["trials"][0]
+    assert {"worker", "since", "seconds"} == after["clock"]["0"].keys() < before["clock"]["0"].keys()
 
 
 @pytest.mark.slow

@@ -1,42 +1,42 @@
-"""`highway tune` when a worker, the chief or all processes are killed; and on several machines."""
+"""`highway tune`: a whole search, and what is left of it when a worker, the driver or all processes are killed."""
 
 import csv
 import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import tensorflow_datasets as tfds
 from rich.console import Console
 
 from pipelines import recipes
-from pipelines.core.config import Space
+from pipelines.core.config import ModelConfig, Space
 from pipelines.core.errors import UserError
-from pipelines.tuning.distributed import chief as chiefs
-from pipelines.tuning.search import tune
-from pipelines.tuning.search_plan import SEARCH_FILE
+from pipelines.tuning import search as searches
+from pipelines.tuning.driver import drive, opened
+from pipelines.tuning.search import Search, tune
+from pipelines.tuning.search_plan import SEARCH_FILE, open_plan
 from pipelines.tuning.search_state import read
+from pipelines.verbs.cli import main
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
+from tests.executors import Shuffled
 from tests.toy_data import COUNTS, ToyData, toy_config
+from tests.unit.pipelines.tuning.in_memory import InMemory, score_of
 
 ROOT = Path(__file__).parents[2]
 # Deadline of a search on a busy machine.
 MINUTES = "15"
-# A chief and workers without a supervisor, as on machines that lose power.
-UNSUPERVISED = """
-from pipelines.training.processes.task import perform
-from pipelines.tuning.distributed import fault_tolerance, process
-from pipelines.tuning.search import SearchTask
-fault_tolerance.LEASE = 4.0
-perform(SearchTask, process.act)
-"""
+TRIALS = 4
 
 
 @pytest.fixture(scope="module")
@@ -62,26 +62,37 @@ def toy(tmp_path_factory):
 
     builder = Toy(data_dir=root)
     builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    config = toy_config(data=str(builder.data_dir), epochs=3)
+    config = toy_config(data=str(builder.data_dir), model=ModelConfig(preset="mnist_dense_50", depth=3, width=8))
     space = Space(learning_rate=(0.01, 1.0), transform_bias=(-4.0, 0.0))
     recipe = recipes.get("demo").model_copy(update={"config": config, "search": space})
     (root / "toy.json").write_text(recipe.model_dump_json())
     return root
 
 
+@pytest.fixture(scope="module")
+def undisturbed(toy, tmp_path_factory):
+    """The scores of a search that runs in this process."""
+    search = search_of(toy, tmp_path_factory.mktemp("undisturbed") / "search")
+    SEARCH_FILE.keep(search.plan, search.folder)
+    drive(opened(search.plan, search.folder, None), Shuffled(capacity=1))
+    return scores(search.folder)
+
+
+def search_of(toy, folder):
+    return parse_tune([str(toy / "toy.json"), *options(folder, TRIALS)]).search
+
+
 @pytest.fixture
-def start(toy, tmp_path):
-    """A function that starts a command; processes still running at the end of the test are killed."""
+def start(toy):
+    """A function that starts `highway tune`; processes still running at the end of the test are killed."""
     running = []
 
-    def run(*words, program=("-m", "pipelines", "tune", "toy.json"), **variables):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", **variables}
+    def run(*words):
         process = subprocess.Popen(
-            [sys.executable, *program, *words],
+            [sys.executable, "-m", "pipelines", "tune", "toy.json", *words],
             cwd=toy,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
             text=True,
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -91,21 +102,28 @@ def start(toy, tmp_path):
     yield run
     for process in running:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
 
-def processes_by_role(folder):
-    """Returns the processes of a search by role, oldest first, found by the task on their command line."""
-    found = {}
+def workers(folder):
+    """Returns the workers of a search, oldest first, found by the task on their command line."""
+    found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode().split("\0")
-            task = json.loads(next(word for word in words if word.startswith('{"role":')))
+            task = json.loads(next(word for word in words if word.startswith('{"role":"worker"')))
         except (OSError, StopIteration, ValueError):
             continue
         if task["folder"] == str(folder):
-            found.setdefault(task["role"], []).append(int(path.parent.name))
-    return {role: sorted(pids) for role, pids in found.items()}
+            found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def tasks(cluster):
+    """Returns the processes of a cluster that run a task."""
+    found = psutil.Process(cluster._process.pid).children(recursive=True)
+    return [process.pid for process in found if process.cmdline()[:1] == ["ray::start"]]
 
 
 def wait_for(condition, process):
@@ -122,14 +140,9 @@ def trials(folder, status):
 
 
 def finished(process):
-    # The input stays open, because processes of a search end when it closes.
-    output = process.stdout.read()
-    assert process.wait() == 0, output
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
     return output
-
-
-def elapsed(folder):
-    return json.loads((folder / "oracle.json").read_text())["clock"]
 
 
 def table(folder):
@@ -137,122 +150,143 @@ def table(folder):
         return list(csv.DictReader(file))
 
 
+def scores(folder):
+    return [(trial.number, trial.values, trial.score) for trial in read(folder).trials]
+
+
 def all_end(folder):
-    """Returns True if all processes of a search end by themselves once their parent has died."""
+    """Returns True if all workers of a search end by themselves once their parent has died."""
     deadline = time.monotonic() + 60
-    while processes_by_role(folder) and time.monotonic() < deadline:
+    while workers(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return processes_by_role(folder) == {}
+    return workers(folder) == []
 
 
 def options(folder, trials):
     return ("--trials", str(trials), "--to", str(folder))
 
 
+@pytest.fixture
+def untrained(monkeypatch):
+    """An executor that scores trials without training them."""
+    executor = InMemory(score_of)
+    monkeypatch.setattr(Search, "executor", lambda *_: nullcontext(executor))
+    return executor
+
+
+def said_by(search, **options):
+    output = io.StringIO()
+    tune(search, console=Console(file=output, width=200), **options)
+    return output.getvalue()
+
+
+def test_a_search_leaves_its_table_its_winner_and_figures(toy, tmp_path, untrained):
+    search, folder = search_of(toy, tmp_path / "search"), tmp_path / "search"
+    said = said_by(search)
+    assert f"random search over toy in {folder}" in said
+    assert f"{TRIALS} of {TRIALS} trials, best" in said
+    rows = table(folder)
+    assert [row["status"] for row in rows] == ["completed"] * TRIALS
+    config = parse_train([str(folder / "best.json")]).config
+    best = max(rows, key=lambda row: float(row["val_accuracy"]))
+    assert config.optimizer.learning_rate == pytest.approx(float(best["learning_rate"]), rel=1e-5)
+    assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
+    assert len(list((folder / "tensorboard").glob("*/events*"))) == TRIALS
+
+    # A finished search is only summarized again, without starting a process.
+    untrained.submit = lambda *_: pytest.fail("nothing is left to run")
+    assert "best val_accuracy" in said_by(search)
+
+
+def test_a_deadline_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypatch, untrained):
+    search, clock, left = search_of(toy, tmp_path / "search"), [0.0], [1, 2]
+
+    def choose(executor):
+        if left:
+            left.pop()
+            return next(iter(executor.tasks))
+        clock[0] = float("inf")
+        return None
+
+    monkeypatch.setattr("pipelines.tuning.driver.time", SimpleNamespace(time=lambda: clock[0]))
+    untrained.choose = choose
+    said = said_by(search, minutes=1, retrain=2)
+    assert "stopped at the deadline after 2 trials; repeat the command to resume" in said
+    assert "best val_accuracy" in said
+    assert "the winner is retrained once all trials are done" in said
+    assert [row["status"] for row in table(search.folder)] == ["completed", "completed", "running"]
+    with pytest.raises(UserError, match=r"no trial finished before the deadline. Repeat the command to resume"):
+        tune(search_of(toy, tmp_path / "late"), minutes=1)
+
+
 @pytest.mark.slow
-def test_a_search_survives_the_death_of_a_worker_the_chief_and_all_processes(start, tmp_path, toy):
+def test_a_search_survives_the_death_of_a_worker_and_of_its_driver(start, tmp_path, undisturbed):
     folder = tmp_path / "search"
-    words = options(folder, 5)
-    search = start(*words, "--workers", "2", "--deadline", MINUTES)
-    first = wait_for(lambda: trials(folder, "running"), search)[0]
-    worker = wait_for(lambda: processes_by_role(folder).get("worker"), search)[int(first.worker[-1])]
-    os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: trials(folder, "completed"), search)
-    os.kill(processes_by_role(folder)["chief"][0], signal.SIGKILL)
+    words = (*options(folder, TRIALS), "--workers", "2", "--deadline", MINUTES)
+    search = start(*words)
+    wait_for(lambda: trials(folder, "running"), search)
+    os.kill(workers(folder)[0], signal.SIGKILL)
     done = wait_for(lambda: trials(folder, "completed")[1:], search)
     search.kill()
     assert "died (killed by SIGKILL) and is restarted" in search.communicate()[0]
     assert all_end(folder)
 
     # These checks need no further process.
-    plan = parse_tune([str(toy / "toy.json"), *words]).plan
+    plan = open_plan(folder)
     with SEARCH_FILE.locked(folder), pytest.raises(UserError, match="another process is searching in"):
-        tune(plan, folder)
+        tune(Search(plan, folder))
 
-    # As many workers as before: a worker that does not come back loses its trial.
-    assert "resumes the search" in finished(start(*words, "--workers", "2", "--deadline", MINUTES))
-    assert [row["status"] for row in table(folder)] == ["completed"] * 5
+    assert "resumes the search" in finished(start(*words))
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
-    # A worker killed together with its chief costs its trial nothing.
-    assert sum(one["lost"] for one in elapsed(folder).values()) <= 1
-    config = parse_train([str(folder / "best.json")]).config
-    best = max(table(folder), key=lambda row: float(row["val_accuracy"]))
-    assert config.optimizer.learning_rate == pytest.approx(float(best["learning_rate"]), rel=1e-5)
-    assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
-    assert len(list((folder / "tensorboard").glob("*/events*"))) == 5
-    assert not list(folder.glob("trials/*/*.keras"))
-    assert processes_by_role(folder) == {}
-
-    # A finished search is only summarized again, without starting a process.
-    output = io.StringIO()
-    tune(plan, folder, console=Console(file=output))
-    assert "best val_accuracy" in output.getvalue()
+    assert scores(folder) == undisturbed
+    assert workers(folder) == []
 
 
 @pytest.mark.slow
-def test_a_search_stops_on_a_signal_and_at_its_deadline_and_retrains_the_best(start, tmp_path):
+def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_driver(
+    tmp_path, toy, undisturbed, cluster
+):
     folder = tmp_path / "search"
-    words = (*options(folder, 3), "--deadline")
-    search = start(*words, MINUTES)
+    words = [sys.executable, "-m", "pipelines", "tune", "toy.json", *options(folder, TRIALS), "--deadline", MINUTES]
+    words += ["--cluster", cluster.address]
+    started = {"cwd": toy, "stdout": subprocess.PIPE, "environment": {"PYTHONPATH": str(ROOT)}}
+    search = cluster.start(words, **started)
+    wait_for(lambda: list(folder.glob("trials/*/config.json")), search)
+    os.kill(tasks(cluster)[0], signal.SIGKILL)
+    done = wait_for(lambda: trials(folder, "completed"), search)
+    search.kill()
+    search.communicate()
+    cluster.kill("a")
+    cluster.add("a")
+    assert "resumes the search" in finished(cluster.start(words, **started))
+    after = {trial.number: trial for trial in read(folder).trials}
+    assert all(after[trial.number] == trial for trial in done)
+    assert scores(folder) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_search_stops_on_a_signal_and_retrains_the_best_at_its_end(start, tmp_path):
+    folder = tmp_path / "search"
+    words = (*options(folder, 3), "--deadline", MINUTES, "--retrain", "2")
+    search = start(*words)
     done = wait_for(lambda: trials(folder, "completed"), search)
     search.terminate()
-    assert "stopped; repeat the command to continue" in search.communicate()[0]
+    output = search.communicate()[0]
+    assert "SIGTERM: every process saves and ends; a second signal ends at once" in output
+    assert "stopped; repeat the command to continue" in output
+    assert "Traceback" not in output
     assert search.returncode == 128 + signal.SIGTERM
-    assert all_end(folder)
+    assert workers(folder) == []
 
-    output = finished(start(*words, "0.01", "--retrain", "2"))
+    output = finished(start(*words))
     assert "resumes the search" in output
-    assert "stopped at the deadline" in output
-    assert "the winner is retrained once all trials are done" in output
-    assert {trial.number for trial in done} <= {row["trial"] for row in table(folder) if row["status"] == "completed"}
-
-    output = finished(start(*words, MINUTES, "--retrain", "2"))
+    assert all(trial in read(folder).trials for trial in done)
+    assert not list(folder.glob("trials/*/*.keras"))
     assert "2 of 2 runs" in output
     assert "toy retrained: best val_accuracy" in output
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
-    assert processes_by_role(folder) == {}
-
-
-@pytest.mark.slow
-def test_the_loss_of_a_machine_fails_no_trial_and_a_failed_trial_stops_no_search(start, tmp_path, toy):
-    folder = tmp_path / "search"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    here = {"KERASTUNER_ORACLE_PORT": port}
-    # Some of these learning rates are too high for any net.
-    words = f"--search.learning-rate 0.001 1e6 --model.activation relu --trials 4 --to {folder}".split()
-    given = parse_tune([str(toy / "toy.json"), *words])
-    SEARCH_FILE.keep(given.plan, given.folder)
-    task = {"folder": str(folder), "data_dir": None, "ends": time.time() + 60 * float(MINUTES)}
-    unsupervised = {"program": ("-c", UNSUPERVISED), "KERASTUNER_ORACLE_IP": "127.0.0.1", **here}
-    chief = start(json.dumps({"role": "chief", **task}), KERASTUNER_TUNER_ID="chief", **unsupervised)
-    other = start(json.dumps({"role": "worker", **task}), KERASTUNER_TUNER_ID="worker-b", **unsupervised)
-    wait_for(lambda: trials(folder, "running"), chief)
-    other.kill()
-    worker = start(*words, KERASTUNER_TUNER_ID="worker-a", **here)
-    finished(chief)
-    assert "the chief has no more trials" in finished(worker)
-    state = read(folder)
-    assert state.over
-    assert {trial.status for trial in state.trials} == {"completed", "failed"}
-    assert len(state.trials) == 4
-    assert {trial.reason for trial in state.trials} == {"", "the loss is no longer finite"}
-    assert [one["lost"] for one in elapsed(folder).values() if one["lost"]] == [1]
-
-
-@pytest.fixture
-def port(monkeypatch):
-    """A free port at which this process is the chief of a search."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
-    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
-    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", port)
-    return int(port)
 
 
 @pytest.mark.parametrize(
@@ -262,46 +296,38 @@ def port(monkeypatch):
         ("--model.preset no_such_net", "There is no such preset"),
     ],
 )
-@pytest.mark.usefixtures("port")
-def test_the_chief_refuses_a_search_without_trainable_settings(toy, tmp_path, words, message):
-    plan = parse_tune([str(toy / "toy.json"), *words.split()]).plan
+def test_a_search_without_trainable_settings_is_refused(toy, tmp_path, words, message):
+    plan = parse_tune([str(toy / "toy.json"), *words.split()]).search.plan
     with pytest.raises(UserError, match=message):
-        chiefs.lead(plan, tmp_path, None, None)
+        opened(plan, tmp_path, None)
 
 
-def test_the_chief_refuses_an_address_in_use(toy, tmp_path, port):
-    plan = parse_tune([str(toy / "toy.json")]).plan
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
-        with pytest.raises(UserError, match="another process is listening there"):
-            chiefs.lead(plan, tmp_path, None, None)
+def test_a_search_warns_of_no_settings_that_may_never_be_drawn(toy, tmp_path):
+    # Warnings are errors here.
+    words = [str(toy / "toy.json"), "--search.transform-bias", "-100", "-1"]
+    opened(parse_tune(words).search.plan, tmp_path, None)
 
 
-@pytest.mark.slow
-def test_an_error_of_the_chief_ends_the_search_with_one_message(start, tmp_path):
+def test_a_refused_search_ends_its_workers_and_leaves_the_folder_free(toy, tmp_path, capsys):
     # Not a failure of each trial: none of the settings can be trained.
     words = ("--schedule.kind", "cosine", "--schedule.warmup-steps", "1000")
-    search = start(*options(tmp_path / "search", 2), *words)
-    output = search.communicate()[0]
-    assert search.returncode == 2
-    assert "a warm-up of 1000 steps takes up all" in output
-    assert "Traceback" not in output
+    assert main(["tune", str(toy / "toy.json"), *options(tmp_path / "search", 2), *words]) == 2
+    error = capsys.readouterr().err
+    assert "a warm-up of 1000 steps takes up all" in error
+    assert "Traceback" not in error
+    assert workers(tmp_path / "search") == []
     # The corrected command is another search, and has to find the folder free.
     assert not (tmp_path / "search").exists()
 
 
-@pytest.mark.parametrize(
-    ("folder", "port", "message"),
-    [
-        ("b", "", "needs .*KERASTUNER_ORACLE_PORT"),
-        ("b", "99999", "must be a port, 1 to 65535. Received: 99999"),
-        ("/proc/search", "8400", "cannot be written"),
-    ],
-)
-def test_user_errors_are_refused_before_any_process_starts(tmp_path, monkeypatch, folder, port, message):
-    monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
-    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", port)
-    with pytest.raises(UserError, match=message):
-        tune(parse_tune(["demo"]).plan, tmp_path / folder)
+@pytest.mark.parametrize("name", searches.VARIABLES)
+def test_the_variables_of_searches_over_several_machines_are_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "chief")
+    with pytest.raises(UserError, match=rf"{name} is set.* name a cluster with --cluster ADDRESS"):
+        tune(parse_tune(["demo", "--to", str(tmp_path / "search")]).search)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_refused():
+    with pytest.raises(UserError, match="cannot be written"):
+        tune(replace(parse_tune(["demo"]).search, folder=Path("/proc/search")))

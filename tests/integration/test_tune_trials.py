@@ -10,12 +10,16 @@ import pytest
 from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
+from pipelines.core.executor import JobError
 from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, metrics_file
 from pipelines.tuning import trials
+from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
+from pipelines.tuning.trial_task import TrialTask, run
 from pipelines.tuning.trials import HopelessError
 from tests.toy_data import ToyData, toy_config
+from tests.unit.pipelines.tuning.plans import toy_plan
 
 ACCURACY = Objective("val_accuracy", "max")
 
@@ -161,3 +165,55 @@ def test_a_shed_trial_keeps_its_settings_curves_and_score(tmp_path, whole):
     left = {file.name for file in path.iterdir()}
     assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
     assert train(CONFIG, path, None, None, ACCURACY) == whole[1]
+
+
+@pytest.fixture
+def task(tmp_path):
+    """A trial of a search in four epochs."""
+    plan = toy_plan(epochs=4)
+    SEARCH_FILE.keep(plan, tmp_path)
+    return TrialTask(plan, {"learning_rate": 0.5}, None, tmp_path / "trials" / "0", None, ACCURACY)
+
+
+@pytest.mark.parametrize(("epochs", "last"), [(1, False), (4, True), (None, True)])
+def test_a_trial_keeps_its_weights_for_the_next_rung(task, monkeypatch, epochs, last):
+    def train(config, path, *_, **__):
+        assert config == task.plan.configured(task.values)
+        (path / checkpoints).mkdir(parents=True)
+        return 0.5
+
+    checkpoints = trials.CHECKPOINTS
+    monkeypatch.setattr(trials, "train", train)
+    assert run(dataclasses.replace(task, epochs=epochs)) == 0.5
+    assert (task.path / checkpoints).exists() is not last
+
+
+def test_an_unexpected_error_fails_only_its_trial_and_is_shown(task, monkeypatch, capfd):
+    def broken(*_, **__):
+        raise ValueError("no such kernel\nin the driver")
+
+    monkeypatch.setattr(trials, "train", broken)
+    with pytest.raises(UserError, match=r"^ValueError: no such kernel$"):
+        run(task)
+    assert "in broken" in capfd.readouterr().err
+
+
+def test_a_full_disk_is_not_the_failure_of_a_trial(task, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trials, "train", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(task)
+
+
+def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatch, tmp_path):
+    with pytest.raises(JobError, match=r"there is no folder .*/elsewhere, in which all machines of a search write"):
+        run(dataclasses.replace(task, path=tmp_path / "elsewhere" / "trials" / "0"))
+
+    def missing(*_):
+        raise UserError("there is no data set 'toy'")
+
+    monkeypatch.setattr("pipelines.data.sources.describe", missing)
+    with pytest.raises(JobError, match="there is no data set 'toy'"):
+        run(task)

@@ -21,8 +21,8 @@ from pipelines.training.probe import PROBE_FILE
 from pipelines.training.processes.pool import train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
-from pipelines.tuning import search as searches
 from pipelines.tuning import search_state
+from pipelines.tuning.search import Search, lead
 from pipelines.tuning.search_plan import SEARCH_FILE, Budget, Candidate, SearchPlan
 
 
@@ -140,14 +140,13 @@ def search_settings(
     Raises:
         UserError: the folder holds another search, the data is missing, or a process keeps dying.
     """
-    search = searches.local_search(planned(study, scope), search_folder(folder), data_dir)
+    search = Search(planned(study, scope), search_folder(folder), data_dir, workers)
     SEARCH_FILE.keep(search.plan, search.folder)
     state = search_state.read(search.folder)
     done = sum(trial.over for trial in state.trials) if state else 0
     say(console, _heading(study, scope, folder, f"{len(scope.arms) * scope.seeds} settings", done))
     if state is None or not state.over:
-        names = searches.worker_names(workers)
-        searches.lead(search, [searches.chief_member(search), *searches.worker_members(search, names)], console)
+        lead(search, console)
 
 
 def planned(study: Study, scope: Scope) -> SearchPlan:

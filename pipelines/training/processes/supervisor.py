@@ -33,14 +33,14 @@ class Member:
         task: its task.
         environment: environment variables in addition to those of this process.
         log: file for its output.
-        leads: whether the others depend on it: on shutdown they end first, and they end when it is gone.
     """
 
     name: str
     task: Task
     environment: Mapping[str, str]
     log: Path
-    leads: bool = False
+    # File descriptors that the process inherits.
+    descriptors: tuple[int, ...] = field(default=(), init=False)
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     started: float = field(default=0.0, init=False)
     deaths: int = field(default=0, init=False)
@@ -62,6 +62,7 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                pass_fds=self.descriptors,
                 # Ctrl-C must reach only the process that the user started.
                 start_new_session=True,
             )
@@ -94,7 +95,7 @@ class Supervisor:
     """Runs the processes of a command on this machine.
 
     Args:
-        members: the processes, in the order of their start; a leading one comes first.
+        members: the processes, in the order of their start.
         say: prints a line when a process has died.
         then: processes in waiting; each takes over the place and the cores of the next member that is done.
     """
@@ -117,15 +118,11 @@ class Supervisor:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, StoppedError):
             self.say(f"{error.number.name}: every process saves and ends; a second signal ends at once")
-        for leads in (False, True):
-            self._end([member for member in self.members if member.leads is leads])
-
-    def _end(self, members: list[Member]) -> None:
-        for member in members:
+        for member in self.members:
             if member.process and member.process.poll() is None:
                 member.process.terminate()
         until = time.monotonic() + GRACE
-        for member in members:
+        for member in self.members:
             if member.process:
                 try:
                     member.process.wait(max(0.0, until - time.monotonic()))
@@ -141,11 +138,11 @@ class Supervisor:
             UserError: a process reports a user error, or keeps dying.
         """
         # A process started in this loop counts as working, even if it ends before the check below.
-        working: list[Member] = []
+        started = False
         for place, member in enumerate(self.members):
             if member.done and self.then:
                 self.members[place] = self._follow(member)
-                working.append(self.members[place])
+                started = True
                 continue
             status = member.process.poll() if member.process else 0
             if status is None or status == 0:
@@ -156,10 +153,8 @@ class Supervisor:
             if status != AGAIN:
                 self._died(member, status)
             member.start()
-            working.append(member)
-        working += [member for member in self.members if member.process and member.process.poll() is None]
-        leader_left = self.members[0].leads and self.members[0] not in working
-        return bool(working) and not leader_left
+            started = True
+        return started or any(member.process and member.process.poll() is None for member in self.members)
 
     def _follow(self, member: Member) -> Member:
         member.forget()

@@ -54,17 +54,19 @@ def test_loading_is_shown_on_terminals(terminal, shown, monkeypatch):
 @pytest.mark.slow
 def test_modules_that_are_not_needed_at_once_can_be_imported_later(backend, imported):
     code = """
-import sys
+import os, sys
 from pipelines.core import frameworks
 frameworks.load()
 print(sorted({*frameworks.UNUSED, *frameworks.UNUSED_BY_TENSORFLOW} & set(sys.modules)))
 import jax, matplotlib, pandas, sklearn
-print(jax.device_count())
+print(jax.device_count(), os.environ.get("JAX_NUM_CPU_DEVICES"))
 """
     environment = os.environ | {"KERAS_BACKEND": backend}
     del environment["JAX_NUM_CPU_DEVICES"]
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    assert done.stdout == f"{imported}\n{len(os.sched_getaffinity(0))}\n"
+    # On JAX, each core is a device. Processes that this one starts may have another number of cores.
+    devices = len(os.sched_getaffinity(0)) if backend == "jax" else 1
+    assert done.stdout == f"{imported}\n{devices} None\n"
 
 
 def test_a_failed_import_is_not_silenced():
@@ -74,17 +76,12 @@ def test_a_failed_import_is_not_silenced():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, {"JAX_NUM_CPU_DEVICES": str(len(os.sched_getaffinity(0)))}),
-        ({"JAX_NUM_CPU_DEVICES": "3"}, {"JAX_NUM_CPU_DEVICES": "3"}),
-        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, {}),
-    ],
+    "given", [{"JAX_NUM_CPU_DEVICES": "3"}, {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}]
 )
-def test_jax_treats_each_cpu_core_as_a_device_unless_told_otherwise(monkeypatch, given, expected):
-    # JAX reads the setting when it is imported, and refuses it along with its older name.
+def test_a_number_of_devices_that_the_user_has_set_is_left_alone(monkeypatch, given):
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
+    before = dict(os.environ)
     frameworks.load()
-    assert {name: os.environ[name] for name in os.environ.keys() & {"JAX_NUM_CPU_DEVICES"}} == expected
+    assert dict(os.environ) == before

@@ -28,7 +28,6 @@ def toy_trial(number, score=None, status="completed", *, reason="", seconds=10.0
         drawn,
         score,
         reason,
-        worker="worker-0",
         since=since,
         seconds=seconds,
         epochs=None,

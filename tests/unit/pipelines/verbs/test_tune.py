@@ -6,6 +6,7 @@ from pipelines import recipes
 from pipelines.core.config import Recipe
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import ExponentialSchedule
+from pipelines.tuning.search import Search
 from pipelines.verbs.train import parse_train
 from pipelines.verbs.tune import parse_tune
 from tests.toy_data import toy_config
@@ -19,17 +20,25 @@ def refused(words):
 
 def test_a_recipe_alone():
     found = parse_tune(["demo"])
-    assert found.plan.space == recipes.get("demo").search
-    assert found.plan.config == recipes.get("demo").config
-    assert (found.plan.algorithm, found.plan.trials, found.plan.label) == ("random", 20, "")
-    assert (found.folder, found.workers, found.minutes, found.retrain) == (Path("searches/demo"), 1, None, 0)
+    plan = found.search.plan
+    assert plan.space == recipes.get("demo").search
+    assert plan.config == recipes.get("demo").config
+    assert (plan.algorithm, plan.trials, plan.label) == ("random", 20, "")
+    assert found.search == Search(plan, Path("searches/demo"))
+    assert (found.minutes, found.retrain) == (None, 0)
+
+
+def test_a_search_on_a_cluster():
+    search = parse_tune(["demo", "--cluster", "10.0.0.1:6379", "--cores-per-trial", "4"]).search
+    assert (search.cluster, search.cores) == ("10.0.0.1:6379", 4)
+    assert parse_tune(["demo", "--cluster", "auto"]).search.cores == 1
 
 
 def test_a_space_given_on_the_command_line_overrides_the_recipes():
     words = (
         "demo --search.transform-bias -10 -1 --search.dropout --search.depth 2 4 8 --epochs 3 --optimizer.clip-norm 1"
     )
-    found = parse_tune(words.split()).plan
+    found = parse_tune(words.split()).search.plan
     assert found.space.transform_bias == (-10.0, -1.0)
     assert found.space.dropout == ()
     assert found.space.depth == (2, 4, 8)
@@ -38,7 +47,7 @@ def test_a_space_given_on_the_command_line_overrides_the_recipes():
 
 
 def test_hyperband_decides_the_number_of_trials():
-    assert parse_tune(["demo", "--algorithm", "hyperband"]).plan.trials is None
+    assert parse_tune(["demo", "--algorithm", "hyperband"]).search.plan.trials is None
     assert "Leave out --trials" in refused("demo --algorithm hyperband --trials 3")
 
 
@@ -59,6 +68,7 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --workers 0", "--workers must be a whole number of at least 1"),
         ("demo --budget 2", "--budget must be"),
         ("demo --deadline 0", "--deadline must be a number greater than 0"),
+        ("demo --cores-per-trial 2", "--cores-per-trial is for --cluster"),
         ("depth_study --budget 0.01", "is a study: highway reproduce optimization"),
         ("missing.json", "the recipe file missing.json cannot be read"),
     ],
@@ -67,14 +77,13 @@ def test_errors_are_reported(words, message):
     assert message in refused(words)
 
 
-def test_help_names_recipes_the_study_and_both_commands_for_several_machines(capsys):
+def test_help_names_recipes_the_study_and_the_command_for_several_machines(capsys):
     with pytest.raises(SystemExit) as caught:
         parse_tune(["--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert {*recipes.names(), "optimization"} <= set(printed.split())
-    assert "KERASTUNER_TUNER_ID=chief" in printed
-    assert "KERASTUNER_TUNER_ID=worker-a" in printed
+    assert "--cluster 10.0.0.1:6379" in printed
 
 
 def test_help_of_a_recipe_shows_its_space(capsys):
@@ -95,7 +104,7 @@ def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):
     assert Recipe.model_validate_json(path.read_bytes()) == recipe
     assert parse_train([str(path)]).config == recipe.config
     assert parse_train([str(path), "--epochs", "2"]).config.epochs == 2
-    assert parse_tune([str(path), "--trials", "3"]).plan.space == recipe.search
+    assert parse_tune([str(path), "--trials", "3"]).search.plan.space == recipe.search
 
 
 def test_a_file_that_is_not_a_recipe_is_reported_by_its_fields(tmp_path):

@@ -8,7 +8,7 @@ from pipelines.studies.framework.trials import read
 from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run.budget import reduced
 from pipelines.studies.run.training import planned
-from pipelines.tuning.distributed.fault_tolerance import Lease
+from pipelines.tuning.ask_tell import Clock
 from pipelines.tuning.search_plan import SEARCH_FILE
 from tests.unit.pipelines.studies.fake import RECORD
 
@@ -17,7 +17,7 @@ DRAWN = {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.9, "activation": "re
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a study with its search, as the chief and its workers leave it."""
+    """The folder of a study with its search, as it is left at its end."""
     plan = planned(STUDY, reduced(STUDY.arms, STUDY.seeds, 1e-6))
     search = tmp_path / "search"
     SEARCH_FILE.keep(plan, search)
@@ -38,8 +38,8 @@ def folder(tmp_path):
         (run / "config.json").write_text(plan.configured(values).model_dump_json())
         (run / "run.json").write_text(RECORD.model_dump_json())
         (run / "metrics.csv").write_text("epoch,loss\n1,2.5\n" + ("2,0.5\n" if score else ""))
-    leases = {str(number): asdict(Lease("worker-0", 0.0, 7.0)) for number in range(4)}
-    state = {"objective": {"name": "val_accuracy", "direction": "max"}, "over": True, "trials": trials, "clock": leases}
+    clock = {str(number): asdict(Clock("worker-0", 0.0, 7.0)) for number in range(4)}
+    state = {"objective": {"name": "val_accuracy", "direction": "max"}, "over": True, "trials": trials, "clock": clock}
     (search / "oracle.json").write_text(json.dumps(state))
     return tmp_path
 

@@ -1,6 +1,5 @@
 """Supervised processes without a framework: each runs a line of Python."""
 
-import os
 import signal
 import sys
 import time
@@ -10,15 +9,15 @@ import pytest
 
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.training.processes import supervisor as module
+from pipelines.training.processes.local_executor import WorkerTask
 from pipelines.training.processes.supervisor import DEATHS, Member, Supervisor, shares
-from pipelines.tuning.search import SearchTask
 
 
 @pytest.fixture
 def member(tmp_path, monkeypatch):
     """A function that makes a member which runs a line of Python; `started` in its folder counts its starts."""
 
-    def make(name, code, leads=False):
+    def make(name, code):
         popen = module.subprocess.Popen
         (tmp_path / f"{name}.started").write_text("")
         count = "import os, sys, time, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text())"
@@ -29,8 +28,8 @@ def member(tmp_path, monkeypatch):
             return popen([sys.executable, str(tmp_path / f"{who}.py"), str(tmp_path / f"{who}.started")], **options)
 
         monkeypatch.setattr(module.subprocess, "Popen", run)
-        task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
-        return Member(name, task, {"WHO": name}, tmp_path / "logs" / f"{name}.log", leads=leads)
+        task = WorkerTask(folder=tmp_path, data_dir=None)
+        return Member(name, task, {"WHO": name}, tmp_path / "logs" / f"{name}.log")
 
     return make
 
@@ -67,23 +66,21 @@ def test_temporary_files_of_a_dead_process_are_removed(member, tmp_path):
     assert not second.parent.exists()
 
 
-def test_workers_save_before_the_chief_ends(member, tmp_path):
+def test_processes_save_before_a_stopped_command_ends(member, tmp_path):
+    saves = "(time.sleep(0.3), p.with_name(p.stem + '.saved').touch(), os._exit(143))"
     ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
-    saves = "(time.sleep(0.3), p.with_name('saved').touch(), os._exit(143))"
-    sees = "(p.with_name('seen').write_text(str(p.with_name('saved').exists())), os._exit(143))"
-    chief = member("chief", f"import signal; signal.signal(15, lambda *_: {sees}); {ready}", leads=True)
-    worker = member("a", f"import signal; signal.signal(15, lambda *_: {saves}); {ready}")
+    members = [member(name, f"import signal; signal.signal(15, lambda *_: {saves}); {ready}") for name in "ab"]
     said = []
 
     def stopped():
-        with Supervisor([chief, worker], said.append):
+        with Supervisor(members, said.append):
             while len(list(tmp_path.glob("*.ready"))) < 2:
                 time.sleep(0.01)
             raise StoppedError("", signal.SIGTERM)
 
     with pytest.raises(StoppedError):
         stopped()
-    assert (tmp_path / "seen").read_text() == "True"
+    assert len(list(tmp_path.glob("*.saved"))) == 2
     assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
 
 
@@ -113,18 +110,11 @@ def test_a_process_that_keeps_dying_is_reported_with_its_last_words(member, tmp_
 
 
 def test_a_user_error_ends_all_processes_with_its_message(member, tmp_path):
-    chief = member("chief", "time.sleep(600)", leads=True)
-    worker = member("a", "time.sleep(0.2); sys.stderr.write('highway tune: error: lower it: now.\\n'); sys.exit(2)")
+    other = member("a", "time.sleep(600)")
+    refused = member("b", "time.sleep(0.2); sys.stderr.write('highway tune: error: lower it: now.\\n'); sys.exit(2)")
     with pytest.raises(UserError, match=r"^lower it: now\.$"):
-        run(chief, worker)
-    assert chief.process.poll() is not None
-
-
-def test_without_the_chief_no_process_waits(member):
-    chief = member("chief", "time.sleep(0.3)", leads=True)
-    worker = member("a", "time.sleep(600)")
-    run(chief, worker)
-    assert worker.process.poll() is not None
+        run(other, refused)
+    assert other.process.poll() is not None
 
 
 def test_a_finished_process_makes_room_for_the_next(member, tmp_path):
@@ -147,13 +137,3 @@ def test_cores_are_shared_without_overlap():
     assert shares([0, 1], 3) == [(0,), (1,), (0,)]
     assert shares([0, 1, 2], 1) == [(0, 1, 2)]
     assert shares([0, 1, 2], 0) == []
-
-
-def test_a_process_receives_its_task_and_ends_with_its_parent(tmp_path):
-    # The real entry point: a folder without a plan is a user error, reported before anything is waited for.
-    task = SearchTask(role="worker", folder=tmp_path, data_dir=None)
-    (tmp_path / "logs").mkdir()
-    lonely = Member("a", task, {"PYTHONPATH": os.pathsep.join(sys.path)}, tmp_path / "logs" / "a.log")
-    with pytest.raises(UserError, match=r"is not a search folder: it has no search\.json"):
-        run(lonely)
-    assert Path(lonely.log).exists()

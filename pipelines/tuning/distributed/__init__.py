@@ -1,1 +1,0 @@
-"""Chief and workers of a search: KerasTuner over gRPC, made fault-tolerant."""

@@ -1,0 +1,103 @@
+"""The driver of a search: runs its trials by an executor, of this machine or of a cluster."""
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+
+from pipelines.core.errors import UserError
+from pipelines.core.executor import Executor
+from pipelines.training.prepare import prepare
+from pipelines.tuning import search_state, trials
+from pipelines.tuning.ask_tell import AskTell
+from pipelines.tuning.search_plan import SearchPlan
+from pipelines.tuning.space import Value, searched
+from pipelines.tuning.trial_task import TrialTask, run
+
+POLL = 0.1
+"""Seconds between two updates of the display."""
+
+
+def opened(plan: SearchPlan, folder: Path, data_dir: Path | None) -> AskTell:
+    """Begins or resumes the search of a folder.
+
+    Args:
+        plan: the plan of the search.
+        folder: the folder of the search.
+        data_dir: folder of prepared data; None for the TFDS default.
+
+    Returns:
+        The search.
+
+    Raises:
+        UserError: the data are not available, or a search that has not begun has no trial that can be trained.
+    """
+    objective = trials.objective(plan.config, data_dir)
+    if search_state.read(folder) is None:
+        _check_trainable(plan, data_dir)
+    return AskTell(plan, objective, folder)
+
+
+def drive(
+    search: AskTell,
+    executor: Executor,
+    *,
+    data_dir: Path | None = None,
+    ends: float | None = None,
+    update: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs the trials of a search until it is over or its deadline passes.
+
+    Args:
+        search: the search.
+        executor: runs the trials.
+        data_dir: folder of prepared data; None for the TFDS default.
+        ends: the deadline, in seconds since 1970; None for none.
+        update: updates the display; called about ten times a second.
+
+    Raises:
+        UserError: no trial can go on.
+    """
+    # A node of a cluster may have another working directory.
+    folder, data_dir = search.folder.absolute(), data_dir and data_dir.absolute()
+    # The oracle is not asked again before it has learnt something.
+    asking = True
+    while not search.over and not (ends and time.time() > ends):
+        update()
+        while asking and search.running < executor.capacity():
+            proposal = search.ask()
+            asking = proposal is not None
+            if proposal:
+                path = folder / "trials" / proposal.root
+                task = TrialTask(search.plan, proposal.values, proposal.epochs, path, data_dir, search.objective)
+                executor.submit(proposal.number, task, run)
+        for outcome in executor.finished(POLL):
+            asking = True
+            if outcome.error is None:
+                search.tell(outcome.key, outcome.result)
+            else:
+                search.fail(outcome.key, outcome.error)
+
+
+def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:
+    """Refuses a search if none of its settings can be trained."""
+    space: dict[str, tuple[Value, ...]] = searched(plan.space)
+    refusals: list[UserError] = []
+    # Tries every choice and both ends of every range until one setting can be trained; nearly always the first can.
+    for turn in range(max(map(len, space.values()))):
+        values = {name: bounds[turn % len(bounds)] for name, bounds in space.items()}
+        if plan.nets:
+            values["net"] = plan.nets[0].name
+        try:
+            # What a net warns of is for the log of its trial.
+            with warnings.catch_warnings(action="ignore"):
+                prepare(plan.configured(values), data_dir)
+        except UserError as error:
+            refusals.append(error)
+        else:
+            return
+        finally:
+            keras.utils.clear_session()
+    raise refusals[0]

@@ -1,0 +1,121 @@
+"""Oracles that propose trials: KerasTuner's three, with their state in memory (`ask_tell` saves it)."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras_tuner
+
+from pipelines.core.config import CHOICES
+from pipelines.tuning.search_plan import FACTOR, SearchPlan
+from pipelines.tuning.search_state import Objective
+from pipelines.tuning.space import LOGARITHMIC, searched
+
+FINGERPRINT = "tuner/search"
+"""Constant among the hyperparameters. Every one takes its turn in the random numbers, so without it a search that an
+earlier version began would continue with other settings."""
+RANDOM_STATE = "random_state"
+
+
+class InMemory(keras_tuner.Oracle):
+    """Mixin without KerasTuner's files, which are not written atomically; it comes first among the bases of a class."""
+
+    def save(self) -> None:
+        """KerasTuner's method."""
+
+    def _save_trial(self, trial: Any) -> None:
+        pass
+
+
+class Random(InMemory, keras_tuner.oracles.RandomSearchOracle):
+    """Random search; the nets of a study take turns."""
+
+    nets: Sequence[str] = ()
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner's method."""
+        drawn = super().populate_space(trial_id)
+        if self.nets and drawn.get("values"):
+            drawn["values"]["net"] = self.nets[int(trial_id) % len(self.nets)]
+        return drawn
+
+
+class Bayesian(InMemory, keras_tuner.oracles.BayesianOptimizationOracle):
+    """Bayesian optimization with a Gaussian process. KerasTuner's state lacks the generator of its starting points."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner's method."""
+        # scikit-learn reports bounds of the kernel that nobody can set, in the middle of the table of trials.
+        with warnings.catch_warnings(action="ignore"):
+            return super().populate_space(trial_id)
+
+    def get_state(self) -> dict[str, Any]:
+        """KerasTuner's method."""
+        name, keys, *rest = self._random_state.get_state()
+        return super().get_state() | {RANDOM_STATE: [name, keys.tolist(), *rest]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """KerasTuner's method."""
+        super().set_state(state)
+        # Earlier versions did not save it.
+        if RANDOM_STATE in state:
+            self._random_state.set_state(tuple(state[RANDOM_STATE]))
+
+
+class Hyperband(InMemory, keras_tuner.oracles.HyperbandOracle):
+    """Hyperband. Failed trials count as the worst of their rung, so that a rung with failures still ends."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner's method."""
+        failed = [trial for trial in self.trials.values() if trial.status == "FAILED"]
+        for trial in failed:
+            trial.status = "COMPLETED"
+            trial.score = float("-inf" if self.objective.direction == "max" else "inf")
+        try:
+            return super().populate_space(trial_id)
+        finally:
+            for trial in failed:
+                trial.status, trial.score = "FAILED", None
+
+
+def make(plan: SearchPlan, objective: Objective) -> keras_tuner.Oracle:
+    """Builds the oracle of a plan.
+
+    Args:
+        plan: algorithm, space, number of trials and seed.
+        objective: the validation metric.
+
+    Returns:
+        The oracle.
+    """
+    shared: dict[str, Any] = {
+        "objective": keras_tuner.Objective(objective.name, objective.direction),
+        "hyperparameters": _parameters(plan),
+        "seed": plan.config.seed + 1,  # KerasTuner replaces 0 with a random seed.
+        "max_consecutive_failed_trials": None,
+    }
+    oracle: keras_tuner.Oracle
+    if plan.algorithm == "hyperband":
+        oracle = Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
+    elif plan.algorithm == "bayesian":
+        # Initial random trials: KerasTuner's default of three per dimension, but at most half of all trials.
+        first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
+        oracle = Bayesian(max_trials=plan.trials, num_initial_points=first, **shared)
+    else:
+        oracle = Random(max_trials=plan.trials, **shared)
+        oracle.nets = [net.name for net in plan.nets]
+    oracle.verbose = 0
+    return oracle
+
+
+def _parameters(plan: SearchPlan) -> keras_tuner.HyperParameters:
+    space = keras_tuner.HyperParameters()
+    space.Fixed(FINGERPRINT, plan.fingerprint)
+    for name, bounds in searched(plan.space).items():
+        if name in CHOICES:
+            space.Choice(name, list(bounds))
+        else:
+            space.Float(name, *bounds, sampling="log" if name in LOGARITHMIC else "linear")
+    if plan.nets:
+        space.Choice("net", [net.name for net in plan.nets])
+    return space

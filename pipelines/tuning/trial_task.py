@@ -1,0 +1,88 @@
+"""A trial as a task for an executor. Imports no framework until it runs."""
+
+import gc
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.core import frameworks
+from pipelines.core.errors import StoppedError, UserError, disk_is_full
+from pipelines.core.executor import JobError
+from pipelines.training.processes.task import watchdog
+from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
+from pipelines.tuning.search_state import Objective
+from pipelines.tuning.space import Value
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """A trial to train."""
+
+    plan: SearchPlan
+    """The plan of the search."""
+    values: Mapping[str, Value]
+    """The sampled values."""
+    epochs: int | None
+    """Epochs at the end of its Hyperband rung; None for all."""
+    path: Path
+    """Its run directory."""
+    data_dir: Path | None
+    """Folder of prepared data; None for the TFDS default."""
+    objective: Objective
+    """The objective of the search."""
+
+
+def run(task: TrialTask) -> float:
+    """Trains a trial.
+
+    Args:
+        task: the trial.
+
+    Returns:
+        Its score.
+
+    Raises:
+        UserError: the trial has no result, and another attempt would have none either.
+        JobError: this machine lacks the folder of the search, or the data.
+        StoppedError: a signal came and the state is saved; another worker can resume the trial.
+        OSError: the disk is full.
+    """
+    frameworks.load()
+    import keras
+
+    from pipelines.tuning import trials
+
+    _check_machine(task)
+    last = not task.epochs or task.epochs >= task.plan.config.epochs
+    try:
+        config = task.plan.configured(task.values)
+        with watchdog() as reset:
+            score = trials.train(config, task.path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
+    except (UserError, StoppedError):
+        raise
+    except Exception as error:
+        if disk_is_full(error):
+            raise
+        # Only this trial fails; its stack trace goes to the log of the worker.
+        traceback.print_exc()
+        raise UserError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+    finally:
+        keras.utils.clear_session()
+        gc.collect()
+    if last:
+        trials.shed(task.path)
+    return score
+
+
+def _check_machine(task: TrialTask) -> None:
+    """Refuses a node of a cluster on which every trial would fail."""
+    from pipelines.tuning import trials
+
+    folder = task.path.parents[1]
+    if not (folder / SEARCH_FILE.name).exists():
+        raise JobError(f"there is no folder {folder}, in which all machines of a search write. Share it among them.")
+    try:
+        trials.objective(task.plan.config, task.data_dir)
+    except UserError as error:
+        raise JobError(str(error)) from error

@@ -1,0 +1,129 @@
+"""The driver, with an executor in memory."""
+
+import random
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.core.errors import UserError
+from pipelines.tuning.ask_tell import AskTell
+from pipelines.tuning.driver import drive
+from pipelines.tuning.search_state import read
+
+from .in_memory import InMemory, KilledError, every_fourth_fails, score_of, search_in
+from .plans import ACCURACY, toy_plan
+
+
+def plan_of(algorithm):
+    return toy_plan(algorithm, trials=None if algorithm == "hyperband" else 8, epochs=3)
+
+
+def results(state):
+    return [(trial.values, trial.epochs, trial.status, trial.score, trial.reason) for trial in state.trials]
+
+
+class Chaos:
+    """Chooses the trial that ends next, and the room for others; kills the driver up to five times."""
+
+    def __init__(self, chance):
+        self.chance, self.kills, self.pauses = chance, 5, 20
+
+    def choose(self, executor):
+        running, step = [*executor.tasks], self.chance.randrange(6)
+        executor.workers = max(len(running), self.chance.randrange(5))
+        if step == 0 and self.kills:
+            self.kills -= 1
+            raise KilledError
+        if step == 1 and self.pauses:
+            self.pauses -= 1
+            return None
+        return self.chance.choice(running)
+
+
+@pytest.mark.parametrize("algorithm", ["random", "hyperband"])
+@given(chance=st.randoms(use_true_random=False))
+@settings(max_examples=10)
+def test_every_trial_ends_once_in_whatever_order_and_however_often_the_driver_is_killed(algorithm, chance):
+    plan, chaos, ended = plan_of(algorithm), Chaos(chance), {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        while not (state := read(folder)) or not state.over:
+            executor = InMemory(every_fourth_fails, 2, chaos.choose)
+            with suppress(KilledError):
+                search_in(folder, plan, executor)
+            # No trial that has ended is started again, or changes.
+            assert not ended.keys() & set(executor.started)
+            after = {trial.number: trial for trial in read(folder).trials if trial.over}
+            assert after.items() >= ended.items()
+            ended = after
+        assert len(ended) == len(state.trials) == len(plan.work)
+        if algorithm == "random":
+            assert results(state) == results(search_in(folder / "calm", plan, InMemory(every_fourth_fails)))
+
+
+@pytest.mark.parametrize("algorithm", ["random", "hyperband", "bayesian"])
+def test_one_worker_draws_the_same_however_often_the_driver_is_killed(tmp_path, algorithm, quick_bayesian):
+    plan, chance = plan_of(algorithm), random.Random(0)
+
+    def choose(executor):
+        if chance.random() < 0.5:
+            raise KilledError
+        return next(iter(executor.tasks))
+
+    while not (state := read(tmp_path / "killed")) or not state.over:
+        with suppress(KilledError):
+            search_in(tmp_path / "killed", plan, InMemory(score_of, choose=choose))
+    assert results(state) == results(search_in(tmp_path / "calm", plan, InMemory(score_of)))
+
+
+def test_a_deadline_leaves_the_trials_that_run_for_the_next_command(tmp_path):
+    search = AskTell(plan_of("random"), ACCURACY, tmp_path)
+
+    def choose(executor):
+        time.sleep(0.01)
+
+    executor = InMemory(score_of, 2, choose)
+    drive(search, executor, ends=time.time() + 0.02)
+    search.pause()
+    state = read(tmp_path)
+    assert not state.over
+    assert [trial.status for trial in state.trials] == ["running", "running"]
+    assert all(trial.seconds > 0 for trial in state.trials)
+    again = InMemory(score_of, 2)
+    assert search_in(tmp_path, plan_of("random"), again).over
+    assert again.started[:2] == ["0", "1"]
+
+
+def test_the_trials_of_a_hyperband_chain_share_a_run_directory(tmp_path):
+    paths = {}
+
+    def score(task):
+        paths.setdefault(task.path, []).append(task.epochs)
+        return score_of(task)
+
+    search_in(tmp_path, plan_of("hyperband"), InMemory(score))
+    assert [1, 3] in paths.values()
+    assert all(path.parent == tmp_path / "trials" for path in paths)
+
+
+def test_paths_are_absolute_because_other_machines_have_other_working_directories(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    search = AskTell(plan_of("random"), ACCURACY, Path("search"))
+    drive(search, InMemory(lambda task: seen.append(task) or 0.5), data_dir=Path("data"))
+    assert {task.path.parent for task in seen} == {tmp_path / "search" / "trials"}
+    assert {task.data_dir for task in seen} == {tmp_path / "data"}
+
+
+def test_failures_do_not_end_a_search(tmp_path):
+    def diverges(task):
+        raise UserError("the loss is no longer finite")
+
+    state = search_in(tmp_path, plan_of("random"), InMemory(diverges))
+    assert state.over
+    assert {trial.reason for trial in state.trials} == {"the loss is no longer finite"}
