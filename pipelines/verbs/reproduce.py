@@ -12,6 +12,7 @@ from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
 from pipelines.studies.run.reproduce import reproduce
 from pipelines.studies.run.study_plan import Schedule
+from pipelines.studies.run.training import Machines
 from pipelines.training import signals
 
 DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then writes tables and figures.
@@ -46,7 +47,11 @@ class Arguments(Frozen):
     arms: tuple[str, ...] = ()
     """Arms to run; default: all. The others can be run later in the same folder."""
     workers: Count = 1
-    """Number of runs at the same time, each on its share of the cores."""
+    """Number of runs at the same time on this machine, each on its share of the cores."""
+    cluster: str | None = None
+    """Train the runs on a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
+    cores_per_run: Count | None = None
+    """Cores of a run on the cluster; default: 1."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -74,7 +79,13 @@ def main(arguments: list[str]) -> None:
             raise UserError("--measure is for highway reproduce --list.")
         if given.name is None:
             raise UserError(f"which study? highway reproduce NAME. Choices: {', '.join(studies.names())}.")
+        if given.cores_per_run and not given.cluster:
+            raise UserError(
+                "--cores-per-run is for --cluster. On this machine, the cores are divided among --workers: leave it "
+                "out."
+            )
         reproduce(
-            given.name, given.to, seeds=given.seeds, budget=given.budget, schedule=given.schedule,
-            arms=given.arms, workers=given.workers, data_dir=given.data_dir, console=Console(),
+            given.name, given.to, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,
+            machines=Machines(given.workers, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,
+            console=Console(),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
 from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, run_folder, search_folder
-from pipelines.studies.run.training import search_settings, train_runs
+from pipelines.studies.run.training import Machines, search_settings, train_runs
 
 
 def reproduce(
@@ -26,7 +26,7 @@ def reproduce(
     budget: float = 1.0,
     schedule: Schedule | None = None,
     arms: Sequence[str] = (),
-    workers: int = 1,
+    machines: Machines = Machines(),  # noqa: B008 - frozen
     data_dir: Path | None = None,
     console: Console | None = None,
 ) -> Path:
@@ -39,7 +39,7 @@ def reproduce(
         budget: share of the work.
         schedule: "full" or "short"; None chooses the short one, if the study has it, where there is no GPU or TPU.
         arms: arms to run; empty for all.
-        workers: number of runs at the same time.
+        machines: where to train.
         data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress and the summary; None for standard output.
 
@@ -77,9 +77,9 @@ def reproduce(
         study_plan.clean(folder)
         try:
             if study.search:
-                search_settings(study, scope, folder, data_dir=data_dir, workers=workers, console=console)
+                search_settings(study, scope, folder, data_dir=data_dir, machines=machines, console=console)
             else:
-                train_runs(study, scope, folder, backend, data_dir=data_dir, workers=workers, console=console)
+                train_runs(study, scope, folder, backend, data_dir=data_dir, machines=machines, console=console)
         except UserError:
             if not study_plan.begun(folder):
                 STUDY_FILE.forget(folder)

@@ -1,10 +1,14 @@
-"""A process that trains, evaluates and measures one run of a study."""
+"""A process, or a task on a cluster, that trains, evaluates and measures one run of a study."""
 
+import gc
 from typing import ClassVar
 
 from pipelines import studies
+from pipelines.core import frameworks
+from pipelines.core.executor import JobError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import MEASURED, open_run
+from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.training.processes import train
 from pipelines.training.processes.task import perform
 from pipelines.training.processes.train import TrainTask
@@ -48,6 +52,25 @@ def act(task: StudyTask) -> None:
     arrays = study.measure(open_run(task.folder), task.data_dir)
     with replacing(task.folder / MEASURED) as aside, aside.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def act_on_node(task: StudyTask) -> None:
+    """Completes a run as one of the tasks of a process; see `act`.
+
+    Raises:
+        JobError: this machine lacks the folder of the study.
+    """
+    study = task.folder.parents[1]
+    if not (study / STUDY_FILE.name).exists():
+        raise JobError(f"there is no folder {study}, in which all machines of a study write. Share it among them.")
+    frameworks.load()
+    import keras
+
+    try:
+        act(task)
+    finally:
+        keras.utils.clear_session()
+        gc.collect()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -15,10 +16,10 @@ from pipelines.core.run import MEASURED, Run, Weights, open_run
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run.budget import Scope
 from pipelines.studies.run.study_plan import STUDY_FILE, run_folder, search_folder
-from pipelines.studies.run.task import StudyTask
+from pipelines.studies.run.task import StudyTask, act_on_node
 from pipelines.training.evaluation import of_run
 from pipelines.training.probe import PROBE_FILE
-from pipelines.training.processes.pool import train_all
+from pipelines.training.processes.pool import Remote, train_all
 from pipelines.training.processes.supervisor import Member
 from pipelines.training.processes.train import TrainTask
 from pipelines.tuning import search_state
@@ -26,8 +27,30 @@ from pipelines.tuning.search import Search, lead
 from pipelines.tuning.search_plan import SEARCH_FILE, Budget, Candidate, SearchPlan
 
 
+@dataclass(frozen=True)
+class Machines:
+    """Where the runs of a study are trained.
+
+    Args:
+        workers: number of runs at the same time on this machine, each on its share of the cores.
+        cluster: address of the Ray cluster that trains them in its place; None for this machine.
+        cores: cores of a run on the cluster.
+    """
+
+    workers: int = 1
+    cluster: str | None = None
+    cores: int = 1
+
+
 def train_runs(
-    study: Study, scope: Scope, folder: Path, backend: str, *, data_dir: Path | None, workers: int, console: Console
+    study: Study,
+    scope: Scope,
+    folder: Path,
+    backend: str,
+    *,
+    data_dir: Path | None,
+    machines: Machines,
+    console: Console,
 ) -> None:
     """Trains every arm with every seed, or resumes where an earlier command stopped.
 
@@ -37,13 +60,16 @@ def train_runs(
         folder: folder of the study, which the caller holds.
         backend: Keras backend.
         data_dir: folder of prepared data; None for the TFDS default.
-        workers: number of runs at the same time.
+        machines: where to train.
         console: where to print a line per run and the time left.
 
     Raises:
         UserError: the data is missing, or a process keeps dying.
     """
     members: list[Member] = []
+    if machines.cluster:
+        # A node may have another working directory.
+        folder, data_dir = folder.absolute(), data_dir and data_dir.absolute()
     # Seed by seed, so that a stopped study has runs of every arm, and the time left is estimated well.
     for seed in range(scope.seeds):
         for name, config in scope.arms.items():
@@ -58,7 +84,16 @@ def train_runs(
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = scope.seeds * len(scope.arms)
     say(console, _heading(study, scope, folder, f"{runs} runs", runs - len(members)))
-    train_all(members, workers=workers, console=console, label=study.name, result=_result)
+    remote = _remote(machines) if members else None
+    train_all(members, workers=machines.workers, console=console, label=study.name, result=_result, remote=remote)
+
+
+def _remote(machines: Machines) -> Remote | None:
+    if machines.cluster is None:
+        return None
+    from pipelines.core.cluster_executor import ClusterExecutor
+
+    return Remote(ClusterExecutor(machines.cluster, machines.cores), act_on_node)
 
 
 def _heading(study: Study, scope: Scope, folder: Path, total: str, done: int) -> str:
@@ -125,7 +160,7 @@ def copy(path: Path, to: Path) -> None:
 
 
 def search_settings(
-    study: Study, scope: Scope, folder: Path, *, data_dir: Path | None, workers: int, console: Console
+    study: Study, scope: Scope, folder: Path, *, data_dir: Path | None, machines: Machines, console: Console
 ) -> None:
     """Draws and trains all settings of a study in one search over all nets, or resumes it.
 
@@ -134,13 +169,16 @@ def search_settings(
         scope: its nets and the number of settings.
         folder: folder of the study, which the caller holds.
         data_dir: folder of prepared data; None for the TFDS default.
-        workers: number of trials at the same time, each on its share of the cores.
+        machines: where to train.
         console: where to print a table of the trials, or a line for each.
 
     Raises:
         UserError: the folder holds another search, the data is missing, or a process keeps dying.
     """
-    search = Search(planned(study, scope), search_folder(folder), data_dir, workers)
+    plan = planned(study, scope)
+    search = Search(
+        plan, search_folder(folder), data_dir, machines.workers, cluster=machines.cluster, cores=machines.cores
+    )
     SEARCH_FILE.keep(search.plan, search.folder)
     state = search_state.read(search.folder)
     done = sum(trial.over for trial in state.trials) if state else 0

@@ -1,8 +1,9 @@
 """A pool of processes that train many runs, showing progress and the time left."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -11,6 +12,8 @@ from rich.progress import Progress as Bar
 from pipelines.core import environment
 from pipelines.core.console import say
 from pipelines.core.durations import Job, JobTracker, Pace, clock
+from pipelines.core.errors import UserError
+from pipelines.core.executor import Executor
 from pipelines.core.run import Run, open_run
 from pipelines.training.processes.supervisor import Member, Supervisor, shares
 from pipelines.training.processes.train import TrainTask
@@ -21,6 +24,15 @@ REPORT_INTERVAL = 300.0
 """Seconds between two lines of progress where there is no bar."""
 
 
+class Remote(NamedTuple):
+    """Runs as tasks of an executor, in place of processes of this machine."""
+
+    executor: AbstractContextManager[Executor]
+    """The executor, which is opened here."""
+    perform: Callable[[Any], None]
+    """Performs a task; see `pipelines.core.executor.Executor.submit`."""
+
+
 def train_all(
     members: Sequence[Member],
     *,
@@ -28,35 +40,35 @@ def train_all(
     console: Console,
     label: str,
     result: Callable[[Run], str],
+    remote: Remote | None = None,
 ) -> None:
     """Trains runs to their end, each in its own process; the next starts as soon as one ends.
 
     Args:
         members: one process per run, with a `TrainTask`; their cores are assigned here.
-        workers: number of runs at the same time.
+        workers: number of runs at the same time on this machine.
         console: where to print a line per finished run, and a bar on a terminal or occasional lines elsewhere.
         label: text before the bar, or at the start of those lines ("retrains").
         result: describes the result of a finished run.
+        remote: trains the runs elsewhere; None for this machine.
 
     Raises:
         UserError: a run cannot be trained.
         StoppedError: a signal came, raised by `signals.raised`; all processes have ended.
     """
-    cores = shares(environment.available(), min(workers, len(members)))
-    for member, share in zip(members, cores, strict=False):
-        member.task = member.task.model_copy(update={"cores": share})
     columns = (TextColumn(label), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
     bar = Bar(*columns, console=console, expand=True, disable=not console.is_terminal)
     total = sum(map(_work, members))
     task = bar.add_task("", total=total, far="")
     left, reported = list(members), time.monotonic()
-    tracker = JobTracker(_jobs(members), workers, reported)
-    with bar, Supervisor(members[:workers], lambda line: say(console, line), then=members[workers:]) as supervisor:
+    processes = _submitted(members, remote) if remote else _supervised(members, workers, console)
+    with bar, processes as (places, find_ended):
+        tracker = JobTracker(_jobs(members), places, reported)
         while left:
-            supervisor.works()
+            names = find_ended()
             now = time.monotonic()
-            ended = [member for member in left if member.done]
-            left = [member for member in left if member not in ended]
+            ended = [member for member in left if member.name in names]
+            left = [member for member in left if member.name not in names]
             jobs = _jobs(left)
             far = f"{len(members) - len(left)} of {len(members)} runs"
             seconds = tracker.time_left(jobs, now)
@@ -69,6 +81,46 @@ def train_all(
                 say(console, f"{label}: {far}")
                 reported = now
             time.sleep(INTERVAL)
+
+
+Processes = tuple[int, Callable[[], set[str]]]
+"""Number of runs at the same time, and a function that returns the names of the runs that have ended so far."""
+
+
+@contextmanager
+def _supervised(members: Sequence[Member], workers: int, console: Console) -> Iterator[Processes]:
+    """Starts processes on this machine, each on its share of the cores."""
+    cores = shares(environment.available(), min(workers, len(members)))
+    for member, share in zip(members, cores, strict=False):
+        member.task = member.task.model_copy(update={"cores": share})
+    with Supervisor(members[:workers], lambda line: say(console, line), then=members[workers:]) as supervisor:
+
+        def find_ended() -> set[str]:
+            supervisor.works()
+            return {member.name for member in members if member.done}
+
+        yield workers, find_ended
+
+
+@contextmanager
+def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]:
+    """Gives the runs to an executor, as many at a time as it has room for."""
+    waiting, running, ended = list(members), set[str](), set[str]()
+    with remote.executor as executor:
+
+        def find_ended() -> set[str]:
+            while waiting and len(running) < executor.capacity():
+                member = waiting.pop(0)
+                running.add(member.name)
+                executor.submit(member.name, member.task, remote.perform)
+            for outcome in executor.finished(0.0):
+                if outcome.error:
+                    raise UserError(f"{outcome.key}: {outcome.error}")
+                running.remove(outcome.key)
+                ended.add(outcome.key)
+            return ended
+
+        yield executor.capacity(), find_ended
 
 
 def _work(member: Member) -> float:

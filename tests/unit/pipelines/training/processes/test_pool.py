@@ -1,12 +1,17 @@
 """Progress of many runs, on a terminal and elsewhere; the runs are simulated and take no time."""
 
 import io
+from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
+from pipelines.core.errors import UserError
 from pipelines.training.processes import pool
+from tests.executors import Shuffled
 
 STEPS = 1000
 """Steps of a run, one per second."""
@@ -132,3 +137,44 @@ def test_a_slow_run_is_estimated_by_its_own_pace(seen):
     assert lines[0] == "study: 0 of 2 runs, about 28:20 left"
     assert "a: 97 %; 1 of 2 runs, about 1:56:40 left" in lines
     assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"
+
+
+@dataclass
+class Run:
+    """A task of an executor."""
+
+    folder: Path
+    config: ClassVar = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=None))
+
+
+def make_folder(run):
+    run.folder.mkdir()
+
+
+def refuse(run):
+    raise UserError("it cannot be trained")
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_an_executor_trains_every_run_once(tmp_path, monkeypatch, capacity):
+    record = SimpleNamespace(step=1, seconds=1.0, steps_per_epoch=1)
+    monkeypatch.setattr(pool, "INTERVAL", 0.0)
+    monkeypatch.setattr(pool, "open_run", lambda _: SimpleNamespace(record=record, config=SimpleNamespace(epochs=1)))
+    output, executor = io.StringIO(), Shuffled(capacity=capacity)
+    members = [SimpleNamespace(name=name, task=Run(tmp_path / name)) for name in "abcde"]
+    remote = pool.Remote(executor, make_folder)
+    pool.train_all(
+        members, workers=9, console=Console(file=output), label="study", result=lambda _: "97%", remote=remote
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*"abcde"]
+    assert executor.keys == [*"abcde"]
+    lines = output.getvalue().splitlines()
+    assert sorted(line[:6] for line in lines) == [f"{name}: 97%" for name in "abcde"]
+    assert lines[-1].endswith("5 of 5 runs")
+
+
+def test_a_run_that_an_executor_cannot_train_ends_all(tmp_path):
+    members = [SimpleNamespace(name=name, task=Run(tmp_path / name)) for name in "ab"]
+    remote = pool.Remote(Shuffled(), refuse)
+    with pytest.raises(UserError, match=r"[ab]: it cannot be trained"):
+        pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
