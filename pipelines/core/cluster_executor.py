@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pipelines.core import environment, guard
 from pipelines.core.cluster import connect
-from pipelines.core.errors import UserError
+from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 
+GRACE = 30.0
+"""Seconds for tasks to save after a signal."""
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 
@@ -24,6 +26,17 @@ class _Submission:
     key: str
     content: bytes
     attempts: int = 0
+
+
+class Node(NamedTuple):
+    """A machine of a cluster."""
+
+    id: str
+    """Its name in Ray."""
+    address: str
+    """Its address."""
+    cores: int
+    """Number of cores that take tasks."""
 
 
 class ClusterExecutor:
@@ -55,7 +68,7 @@ class ClusterExecutor:
         try:
             self._setting = self._ray.put(_setting(self._cores))
             options = {"num_cpus": self._cores, "max_retries": 0, "max_calls": FRESH}
-            self._start = self._ray.remote(**options)(_starter()).remote
+            self._starter = self._ray.remote(**options)(_starter())
             self._populated = time.monotonic()
             if not self.capacity():
                 raise UserError(
@@ -67,15 +80,19 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        if isinstance(error, StoppedError) and self._running:
+            # Tasks get SIGINT, at which training saves.
+            for reference in self._running:
+                self._ray.cancel(reference, force=False)
+            self._ray.wait([*self._running], num_returns=len(self._running), timeout=GRACE)
         for reference in self._running:
             self._ray.cancel(reference, force=True)
         self._ray.shutdown()
 
     def capacity(self) -> int:
         """See `Executor`."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        count = sum(int(resources.get("CPU", 0) // self._cores) for resources in nodes)
+        count = sum(node.cores // self._cores for node in self.nodes())
         if count:
             self._populated = time.monotonic()
         elif time.monotonic() - self._populated > DESERTED:
@@ -84,6 +101,29 @@ class ClusterExecutor:
                 "the command to resume."
             )
         return count
+
+    def nodes(self) -> list[Node]:
+        """Returns the nodes that take tasks."""
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        found = [
+            Node(node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0))) for node in alive
+        ]
+        return [node for node in found if node.cores >= self._cores]
+
+    def submit_to(self, node: Node, key: str, task: Given, function: Callable[[Given], Any]) -> None:
+        """Starts a task on all cores of a node. It is not started again if it loses its process.
+
+        Args:
+            node: the node.
+            key: see `submit`.
+            task: see `submit`.
+            function: see `submit`.
+        """
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+        starter = self._starter.options(num_cpus=node.cores, scheduling_strategy=affinity)
+        content = pickle.dumps((task, function))
+        reference = starter.remote(_setting(node.cores), key, content)
+        self._running[reference] = _Submission(key, content, attempts=ATTEMPTS)
 
     def submit(self, key: str, task: Given, function: Callable[[Given], Any]) -> None:
         """See `Executor`."""
@@ -101,7 +141,7 @@ class ClusterExecutor:
 
     def _submit(self, submission: _Submission) -> None:
         submission.attempts += 1
-        self._running[self._start(self._setting, submission.key, submission.content)] = submission
+        self._running[self._starter.remote(self._setting, submission.key, submission.content)] = submission
 
     def _outcome(self, reference: Any) -> Outcome | None:
         """Returns the outcome of a task that has ended; None if it lost its process and starts again."""
@@ -116,9 +156,8 @@ class ClusterExecutor:
                 self._submit(submission)
                 return None
             last = str(error).strip().partition("\n")[0]
-            return Outcome(
-                submission.key, error=f"it was started {ATTEMPTS} times, and lost its process each time: {last}"
-            )
+            reason = f"it was started {ATTEMPTS} times, and lost its process each time: {last}"
+            return Outcome(submission.key, error=reason, lost=True)
         if isinstance(outcome, str):
             raise UserError(outcome)
         return outcome

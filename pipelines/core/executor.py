@@ -37,6 +37,7 @@ class Outcome:
     key: str
     result: Any = None
     error: str | None = None
+    lost: bool = False
 
 
 class Executor(Protocol):

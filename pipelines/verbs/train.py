@@ -1,5 +1,6 @@
 """`highway train`: trains the net of a recipe, or resumes an interrupted run."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --track mlflow|wandb          report to an experiment tracker
   --devices N                   divide each batch among N devices of this machine, such as GPUs
+  --cluster ADDRESS --hosts N   train on N nodes of a Ray cluster (JAX); --min-hosts M if fewer suffice
   --data-dir DIR                folder of prepared TFDS data sets (default: TFDS_DATA_DIR, then ~/tensorflow_datasets)
 
 Ctrl-C, SIGTERM and SIGHUP finish the step and save, with status 130, 143 and 129; a second one ends at once.
@@ -71,6 +73,12 @@ class TrainArguments:
     """Number of the GPU to use; "auto" uses the first one, if there is one, and None the CPU."""
     devices: int | None = None
     """Number of devices that each batch is divided among; None chooses it."""
+    cluster: str | None = None
+    """Address of the Ray cluster to train on; None for this machine."""
+    hosts: int | None = None
+    """Number of nodes of the cluster."""
+    min_hosts: int | None = None
+    """Number of nodes that suffice; None for all."""
 
 
 class NewRun(Config):
@@ -89,6 +97,12 @@ class NewRun(Config):
     devices: Count | None = None
     """Divide each batch among the first devices of this machine, such as GPUs; default: one, or for deep stacks on JAX
     as many parts of the CPU as pay."""
+    cluster: str | None = None
+    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
+    hosts: Count | None = None
+    """Number of nodes of the cluster, with a process on each; default: 1."""
+    min_hosts: Count | None = None
+    """Number of nodes that suffice if others are missing; default: all."""
     find_rate: Path | None = None
     """Figure to write (.png, .pdf or .svg). Instead of training, raises the learning rate step by step, and suggests
     one."""
@@ -109,6 +123,12 @@ class ResumedRun(Frozen):
     """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
     devices: Count | None = None
     """Divide each batch among the first devices of this machine; default: as many as before."""
+    cluster: str | None = None
+    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
+    hosts: Count | None = None
+    """Number of nodes of the cluster, with a process on each; default: 1."""
+    min_hosts: Count | None = None
+    """Number of nodes that suffice if others are missing; default: all."""
 
 
 def main(arguments: list[str]) -> None:
@@ -137,7 +157,7 @@ def main(arguments: list[str]) -> None:
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
     path = folder(given)
-    if hosts:
+    if hosts or given.cluster:
         task = HostTask(
             folder=path,
             data_dir=given.data_dir,
@@ -146,8 +166,13 @@ def main(arguments: list[str]) -> None:
             track=given.track,
             devices=given.devices,
         )
-        train_together(task, hosts, console)
-        if hosts.leads:
+        if given.cluster:
+            from pipelines.training.processes.cluster_hosts import train_on_cluster
+
+            train_on_cluster(task, given.cluster, hosts=given.hosts or 1, least=given.min_hosts, console=console)
+        elif hosts:
+            train_together(task, hosts, console)
+        if hosts is None or hosts.leads:
             say(console, _summary(open_run(path)))
         return
     options: dict[str, Any] = {
@@ -163,6 +188,16 @@ def main(arguments: list[str]) -> None:
 
 def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
     """Refuses options that exclude each other."""
+    if given.cluster and (hosts or given.find_rate):
+        raise UserError(
+            f"--cluster starts all processes itself. Leave out --find-rate, and unset {ADDRESSES}, {COUNT} and {INDEX}."
+        )
+    if given.cluster and (backend := os.environ.get("KERAS_BACKEND")) != "jax":
+        raise UserError(f"--cluster trains on JAX only. Set KERAS_BACKEND=jax. Received: {backend}.")
+    if (given.hosts or given.min_hosts) and not given.cluster:
+        raise UserError("--hosts and --min-hosts are for --cluster ADDRESS. Name a cluster, or leave them out.")
+    if given.min_hosts and given.min_hosts > (given.hosts or 1):
+        raise UserError(f"--min-hosts {given.min_hosts} is more than --hosts {given.hosts or 1}. Choose fewer.")
     if given.find_rate and (hosts or given.devices):
         raise UserError(
             f"--find-rate uses one device of one process. Leave out --devices, and unset {ADDRESSES}, {COUNT} and "
@@ -207,6 +242,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
             resumed.track,
             resumed.gpus,
             resumed.devices,
+            resumed.cluster,
+            resumed.hosts,
+            resumed.min_hosts,
         )
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
@@ -233,6 +271,9 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         chosen.track,
         chosen.gpus,
         chosen.devices,
+        chosen.cluster,
+        chosen.hosts,
+        chosen.min_hosts,
     )
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
 from rich.console import Console
@@ -55,6 +56,8 @@ class HostTask(Task):
     """Number of devices of this process."""
     ready: int = -1
     """Descriptor to write to once all processes are connected."""
+    log: Path | None = None
+    """File to which the output is appended; None for standard output."""
 
 
 def act(task: HostTask) -> None:
@@ -65,21 +68,25 @@ def act(task: HostTask) -> None:
         UserError: the run cannot be trained.
         StoppedError: after SIGTERM or SIGINT in any of the processes.
     """
+    # On a cluster, one node may be left.
     hosts, devices = of_environment(), task.devices or 1
-    assert hosts, "the parent has the same environment"
+    leads = hosts is None or hosts.leads
+    if task.log and leads:
+        with task.log.open("ab") as log:
+            os.dup2(log.fileno(), 1)
     # Where a CPU is divided, all of its parts take part.
     os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)
-    console = Console(quiet=not hosts.leads)
+    console = Console(quiet=not leads)
     frameworks.load(devices, console)
     from pipelines.training import launch
     from pipelines.training.exchange import connect, is_lost
 
-    exchange = connect(hosts, devices)
+    exchange = connect(hosts, devices) if hosts else None
     os.write(task.ready, CONNECTED)
     options: dict[str, Any] = {"console": console, "devices": task.devices, "exchange": exchange}
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
-        if not hosts.leads:
+        if not leads:
             launch.follow(task.config, task.folder, launch.Options(task.data_dir, **options))
         elif task.config is not None:
             train(task.config, task.folder, **leading)
@@ -88,7 +95,7 @@ def act(task: HostTask) -> None:
     except Exception as error:
         if isinstance(error, UserError | StoppedError) or disk_is_full(error):
             raise
-        if is_lost(error):
+        if hosts and is_lost(error):
             raise _lost(task, hosts) from error
         # An interpreter that shuts down would wait for the other processes, which wait for this one.
         traceback.print_exc()

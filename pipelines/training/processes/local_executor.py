@@ -176,7 +176,8 @@ class LocalExecutor:
             if self._losses[key] < ATTEMPTS:
                 self._waiting.appendleft(worker.lost)
             else:
-                outcomes.append(Outcome(key, error=f"each of {ATTEMPTS} workers that ran it died or hung"))
+                reason = f"each of {ATTEMPTS} workers that ran it died or hung"
+                outcomes.append(Outcome(key, error=reason, lost=True))
             worker.lost = None
         return outcomes
 

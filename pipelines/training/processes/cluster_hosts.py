@@ -1,0 +1,180 @@
+"""Trains one run on several nodes of a cluster, a process on each, and goes on with other nodes if one dies."""
+
+import io
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+
+from pipelines.core.cluster_executor import ClusterExecutor, Node
+from pipelines.core.console import say
+from pipelines.core.errors import LostHostError, StoppedError, UserError
+from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
+from pipelines.core.run import open_run
+from pipelines.training import signals
+from pipelines.training.processes.host import HostTask, train_together
+
+SETTLE = 25.0
+"""Seconds to wait for nodes that are missing."""
+POLL = 0.5
+"""Seconds to wait for the end of a process before its output is shown."""
+LOSSES = 3
+"""Losses in a row, without a checkpoint in between, after which a run is given up."""
+LEADER = "0"
+"""Key of the process that writes the run directory."""
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """A task: one of the processes that train a run.
+
+    Args:
+        task: the run.
+        hosts: the processes, as seen by this one.
+    """
+
+    task: HostTask
+    hosts: Hosts
+
+
+def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | None, console: Console) -> None:
+    """Trains a run, or resumes it, on nodes of a cluster, each with all of its cores.
+
+    Args:
+        task: the run; its folder is visible to all nodes under the same path.
+        cluster: address of the cluster.
+        hosts: number of nodes.
+        least: number of nodes that suffice if the others are missing; None for all.
+        console: where to show the output of the run.
+
+    Raises:
+        UserError: there are too few nodes, or the run cannot be trained.
+        LostHostError: nodes were lost several times before a checkpoint.
+        StoppedError: a signal came, and the run is saved.
+    """
+    # A node may have another working directory.
+    folder, data_dir = task.folder.absolute(), task.data_dir and task.data_dir.absolute()
+    log = folder.with_name(f".{folder.name}.log")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+    task = task.model_copy(update={"folder": folder, "data_dir": data_dir, "log": log})
+    losses, step = 0, _step(task)
+    try:
+        with signals.raised(), ClusterExecutor(cluster) as executor:
+            while not _train(task, executor, _nodes(executor, hosts, least or hosts), console):
+                losses, before, step = losses + 1, step, _step(task)
+                losses = 1 if step > before else losses
+                if losses == LOSSES:
+                    raise LostHostError(
+                        f"nodes of the cluster were lost {LOSSES} times in a row before a checkpoint. Repeat the "
+                        f"command with --resume {folder} once the cluster is stable."
+                    )
+                say(console, f"a node or its process was lost after step {step:,}; the run starts again from there")
+                if folder.exists():
+                    task = task.model_copy(update={"config": None})
+    except StoppedError as stopped:
+        again = f"highway train --resume {folder} --cluster {cluster} --hosts {hosts}"
+        raise StoppedError(f"stopped. Resume with: {again}", stopped.number) from None
+    finally:
+        log.unlink(missing_ok=True)
+
+
+def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> list[Node]:
+    """Waits for nodes and returns those to use."""
+    until = time.monotonic() + SETTLE
+    while len(nodes := executor.nodes()) < hosts and time.monotonic() < until:
+        time.sleep(POLL)
+    if len(nodes) < least:
+        raise UserError(
+            f"training needs {least} nodes, and the cluster has {len(nodes)} that take tasks. Start more of them, or "
+            "lower --hosts or --min-hosts."
+        )
+    return nodes[:hosts]
+
+
+def _train(task: HostTask, executor: ClusterExecutor, nodes: Sequence[Node], console: Console) -> bool:
+    """Trains a run on these nodes; returns False if one of them was lost."""
+    assert task.log
+    executor.submit_to(nodes[0], "port", nodes[0].address, free_address)
+    address = None
+    while address is None:
+        for outcome in executor.finished(POLL):
+            if outcome.error:
+                return _lost(outcome.error, lost=outcome.lost)
+            address = outcome.result
+    for index, node in enumerate(nodes):
+        process = HostProcess(task, Hosts(address, len(nodes), index))
+        executor.submit_to(node, str(index), process, train_as_host)
+    running, trained = len(nodes), False
+    with task.log.open(encoding="utf-8", errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        while running:
+            for outcome in executor.finished(POLL):
+                running -= 1
+                if outcome.key == LEADER:
+                    trained = outcome.result == "trained"
+                if outcome.error:
+                    _lost(outcome.error, lost=outcome.lost)
+            console.out(log.read(), end="")
+    return trained
+
+
+def _lost(error: str, *, lost: bool) -> Literal[False]:
+    if not lost:
+        raise UserError(error)
+    return False
+
+
+def _step(task: HostTask) -> int:
+    with suppress(UserError):
+        return open_run(task.folder).record.step if task.folder.exists() else 0
+    return 0
+
+
+def free_address(host: str) -> str:
+    """Returns HOST:PORT with a free port of this machine.
+
+    Args:
+        host: address of this machine.
+    """
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return f"{host}:{probe.getsockname()[1]}"
+
+
+def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
+    """Trains a run along with the other processes.
+
+    Returns:
+        "lost" if another process has died or cannot be reached.
+
+    Raises:
+        UserError: the run cannot be trained.
+        SystemExit: a signal came, and the run is saved.
+    """
+    task, hosts = process.task, process.hosts
+    assert task.log
+    if not task.log.exists():
+        raise UserError(
+            f"there is no folder {task.folder.parent} on {socket.gethostname()}. All nodes must have that of the run."
+        )
+    os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
+    errors = io.StringIO()
+    try:
+        with redirect_stderr(errors):
+            train_together(task, hosts, Console(file=io.StringIO()))
+    except LostHostError:
+        return "lost"
+    except SystemExit as end:
+        if end.code == os.EX_TEMPFAIL:
+            return "lost"
+        if end.code in (129, 130, 143):
+            raise
+        text = errors.getvalue().strip()
+        raise UserError(text.rpartition(": error: ")[2] or f"a process ended with status {end.code}") from None
+    return "trained"

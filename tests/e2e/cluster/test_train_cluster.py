@@ -1,0 +1,75 @@
+"""`highway train --cluster`: two nodes train one run; after the death of a node it ends as if undisturbed."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.core import run as runs
+from tests.killed_run import NEWEST, differences
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+# With dropout, so that there is state besides weights; every step is followed by a save.
+WORDS = [
+    *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
+    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "10", "--precision", "float32"),
+]
+
+
+@pytest.fixture
+def start(cluster, mnist_5k, tmp_path):
+    """A function that starts `highway train` on both nodes."""
+
+    def run(*words):
+        return cluster.start(
+            [
+                *(sys.executable, "-m", "pipelines", "train", *words, "--cluster", cluster.address, "--hosts", "2"),
+                *("--checkpoint-steps", "1", "--data-dir", str(mnist_5k)),
+            ],
+            {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+        )
+
+    return run
+
+
+def ended(process, status=0):
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == status, output
+    assert "Traceback" not in output
+    return output
+
+
+def wait_for_save(run, process):
+    while not (run / NEWEST).exists():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+
+
+def test_a_run_on_two_nodes_survives_the_death_of_one_and_a_signal(cluster, start, tmp_path):
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    output = ended(start(*WORDS, "--run", "whole"))
+    assert re.search(r"run directory \S*whole, report ", output)
+    assert [one.processes for one in runs.open_run(whole).record.starts] == [2]
+
+    process = start(*WORDS, "--run", "run")
+    wait_for_save(run, process)
+    cluster.kill("b")
+    cluster.add("b")
+    while "was lost after step" not in (line := process.stdout.readline()):
+        assert line, "the run ended before the node was killed"
+    step = runs.open_run(run).record.step
+    while runs.open_run(run).record.step <= step and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert f"Resume with: highway train --resume {run} --cluster {cluster.address} --hosts 2" in ended(process, 143)
+
+    ended(start("--resume", "run"))
+    assert differences(whole, run) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]

@@ -1,0 +1,160 @@
+"""The nodes that train a run: enough of them, others after a loss; without a cluster."""
+
+import io
+import signal
+import sys
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from pipelines.core.cluster_executor import Node
+from pipelines.core.errors import LostHostError, StoppedError, UserError
+from pipelines.core.executor import Outcome
+from pipelines.training.processes import cluster_hosts
+from pipelines.training.processes.cluster_hosts import train_on_cluster
+from pipelines.training.processes.host import HostTask
+
+LOST = {"error": "it lost its process", "lost": True}
+
+
+class Script:
+    """A cluster on which each attempt at training has given outcomes, one for each of its nodes.
+
+    Args:
+        attempts: for each attempt, result or error of each process.
+        nodes: for each attempt, the number of nodes of the cluster.
+    """
+
+    def __init__(self, attempts, nodes):
+        self.attempts, self.counts = list(attempts), list(nodes)
+        self.tasks, self.ended = [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def nodes(self):
+        return [Node(f"node-{number}", f"10.0.0.{number}", 4) for number in range(self.counts[0])]
+
+    def submit_to(self, node, key, task, function):
+        if key == "port":
+            self.counts = self.counts[1:] or self.counts
+            self.ended.append(Outcome(key, f"{task}:1234"))
+            return
+        if key == "0":
+            self.tasks.append([])
+        self.tasks[-1].append((node.id, task))
+        self.ended.append(Outcome(key, **self.attempts[len(self.tasks) - 1][int(key)]))
+
+    def finished(self, timeout):
+        ended, self.ended = self.ended, []
+        if any(outcome.error == "signal" for outcome in ended):
+            raise StoppedError("stopped", signal.SIGTERM)
+        return ended
+
+
+TRAINED, OTHER_LOST = {"result": "trained"}, {"result": "lost"}
+
+
+@pytest.fixture
+def train(monkeypatch, tmp_path):
+    """A function that trains with a script, and returns it with the printed lines."""
+    monkeypatch.setattr(cluster_hosts, "SETTLE", 0.0)
+    steps = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
+
+    def run(attempts, nodes=(2,), hosts=2, least=None, folder=None):
+        script, output = Script(attempts, nodes), io.StringIO()
+        monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address: script)
+        task = HostTask(folder=folder or tmp_path / "run", data_dir=None, config=None)
+        train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
+        return script, output.getvalue().splitlines()
+
+    return run
+
+
+def hosts_of(script):
+    """Returns the processes of each attempt: its node, and count and index of each."""
+    return [[(node, task.hosts.count, task.hosts.index) for node, task in attempt] for attempt in script.tasks]
+
+
+def test_every_node_gets_a_process(train, tmp_path):
+    script, lines = train([[TRAINED, TRAINED]], nodes=[3])
+    assert hosts_of(script) == [[("node-0", 2, 0), ("node-1", 2, 1)]]
+    assert {task.hosts.address for _, task in script.tasks[0]} == {"10.0.0.0:1234"}
+    assert lines == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lost_node_is_replaced(train):
+    script, lines = train([[OTHER_LOST, LOST], [LOST, OTHER_LOST], [TRAINED, TRAINED]])
+    assert len(script.tasks) == 3
+    assert lines == [
+        f"a node or its process was lost after step {step}; the run starts again from there" for step in (10, 20)
+    ]
+
+
+def test_fewer_nodes_suffice_if_allowed(train):
+    script, _ = train([[OTHER_LOST, LOST, OTHER_LOST], [TRAINED, TRAINED]], nodes=[3, 2], hosts=3, least=2)
+    assert [len(attempt) for attempt in script.tasks] == [3, 2]
+
+
+@pytest.mark.parametrize(("hosts", "least", "needed"), [(3, None, 3), (4, 3, 3)])
+def test_too_few_nodes_are_refused(train, hosts, least, needed):
+    with pytest.raises(UserError, match=f"training needs {needed} nodes, and the cluster has 2 that take tasks"):
+        train([], hosts=hosts, least=least)
+
+
+def test_losses_without_a_checkpoint_end_the_run(train, monkeypatch):
+    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    with pytest.raises(LostHostError, match=r"lost 3 times in a row before a checkpoint. Repeat .* --resume"):
+        train([[LOST, OTHER_LOST]] * 3)
+
+
+def test_an_error_of_a_process_is_that_of_the_command(train):
+    with pytest.raises(UserError, match="the data is missing"):
+        train([[{"error": "the data is missing"}, OTHER_LOST]])
+
+
+def test_a_signal_says_how_to_resume(train, tmp_path):
+    with pytest.raises(StoppedError, match=rf"highway train --resume {tmp_path / 'run'} --cluster auto --hosts 2"):
+        train([[{"error": "signal"}, OTHER_LOST]])
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (LostHostError("gone"), "lost"),
+        (SystemExit(75), "lost"),
+        (SystemExit(2), UserError),
+        (SystemExit(143), SystemExit),
+        (None, "trained"),
+    ],
+)
+def test_the_end_of_a_process(tmp_path, monkeypatch, end, expected):
+    def together(task, hosts, console):
+        sys.stderr.write("highway train: error: the data is missing\n")
+        if end:
+            raise end
+
+    monkeypatch.setattr(cluster_hosts, "train_together", together)
+    monkeypatch.setattr(cluster_hosts.os, "environ", {})
+    (tmp_path / "log").touch()
+    task = HostTask(folder=tmp_path / "run", data_dir=None, config=None, log=tmp_path / "log")
+    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1))
+    if isinstance(expected, str):
+        assert cluster_hosts.train_as_host(process) == expected
+        return
+    with pytest.raises(expected) as raised:
+        cluster_hosts.train_as_host(process)
+    assert expected is SystemExit or str(raised.value) == "the data is missing"
+
+
+def test_a_node_without_the_folder_is_named(tmp_path):
+    task = HostTask(folder=tmp_path / "run", data_dir=None, config=None, log=tmp_path / "other" / "log")
+    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1))
+    with pytest.raises(UserError, match=f"there is no folder {tmp_path} on"):
+        cluster_hosts.train_as_host(process)
