@@ -80,15 +80,20 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        if isinstance(error, StoppedError) and self._running:
+    def __exit__(self, *raised: Any) -> None:
+        if self._running and any(isinstance(one, StoppedError) for one in raised):
             # Tasks get SIGINT, at which training saves.
             for reference in self._running:
                 self._ray.cancel(reference, force=False)
             self._ray.wait([*self._running], num_returns=len(self._running), timeout=GRACE)
+        self.cancel()
+        self._ray.shutdown()
+
+    def cancel(self) -> None:
+        """Ends the tasks that are running or waiting; they have no outcome."""
         for reference in self._running:
             self._ray.cancel(reference, force=True)
-        self._ray.shutdown()
+        self._running.clear()
 
     def capacity(self) -> int:
         """See `Executor`."""
@@ -134,7 +139,11 @@ class ClusterExecutor:
         if not self._running:
             time.sleep(timeout)
             return []
-        self._ray.wait([*self._running], timeout=timeout)
+        try:
+            self._ray.wait([*self._running], timeout=timeout)
+        except SystemError as error:
+            # Ray's C++ code wraps an error that a signal handler raises.
+            raise error.__cause__ or error from None
         ended, _ = self._ray.wait([*self._running], num_returns=len(self._running), timeout=0)
         outcomes = [self._outcome(reference) for reference in ended]
         return [outcome for outcome in outcomes if outcome]

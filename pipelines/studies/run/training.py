@@ -29,7 +29,7 @@ from pipelines.tuning.search_plan import SEARCH_FILE, Budget, Candidate, SearchP
 
 @dataclass(frozen=True)
 class Machines:
-    """Where the runs of a study are trained.
+    """The processes or the cluster that train the runs of a study.
 
     Args:
         workers: number of runs at the same time on this machine, each on its share of the cores.

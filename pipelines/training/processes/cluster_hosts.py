@@ -1,12 +1,13 @@
-"""Trains one run on several nodes of a cluster, a process on each, and goes on with other nodes if one dies."""
+"""Trains one run on several nodes of a cluster, a process on each, and resumes it on other nodes if one dies."""
 
 import io
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from rich.console import Console
@@ -84,29 +85,37 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         log.unlink(missing_ok=True)
 
 
-def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> list[Node]:
-    """Waits for nodes and returns those to use."""
+def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]:
+    """Waits for nodes, and returns those to use, each with a free address.
+
+    They are asked, because Ray lists a dead node for some seconds.
+    """
+    asked: dict[str, Node] = {}
+    found: dict[Node, str] = {}
     until = time.monotonic() + SETTLE
-    while len(nodes := executor.nodes()) < hosts and time.monotonic() < until:
-        time.sleep(POLL)
-    if len(nodes) < least:
+    while len(found) < hosts and time.monotonic() < until:
+        for node in executor.nodes():
+            if node.id not in asked:
+                asked[node.id] = node
+                executor.submit_to(node, node.id, node.address, free_address)
+        for outcome in executor.finished(POLL):
+            if outcome.error is None:
+                found[asked[outcome.key]] = outcome.result
+            elif not outcome.lost:
+                raise UserError(outcome.error)
+    executor.cancel()
+    if len(found) < least:
         raise UserError(
-            f"training needs {least} nodes, and the cluster has {len(nodes)} that take tasks. Start more of them, or "
+            f"training needs {least} nodes, and the cluster has {len(found)} that take tasks. Start more of them, or "
             "lower --hosts or --min-hosts."
         )
-    return nodes[:hosts]
+    return dict(islice(found.items(), hosts))
 
 
-def _train(task: HostTask, executor: ClusterExecutor, nodes: Sequence[Node], console: Console) -> bool:
+def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str], console: Console) -> bool:
     """Trains a run on these nodes; returns False if one of them was lost."""
     assert task.log
-    executor.submit_to(nodes[0], "port", nodes[0].address, free_address)
-    address = None
-    while address is None:
-        for outcome in executor.finished(POLL):
-            if outcome.error:
-                return _lost(outcome.error, lost=outcome.lost)
-            address = outcome.result
+    address = next(iter(nodes.values()))
     for index, node in enumerate(nodes):
         process = HostProcess(task, Hosts(address, len(nodes), index))
         executor.submit_to(node, str(index), process, train_as_host)
@@ -118,16 +127,10 @@ def _train(task: HostTask, executor: ClusterExecutor, nodes: Sequence[Node], con
                 running -= 1
                 if outcome.key == LEADER:
                     trained = outcome.result == "trained"
-                if outcome.error:
-                    _lost(outcome.error, lost=outcome.lost)
+                if outcome.error and not outcome.lost:
+                    raise UserError(outcome.error)
             console.out(log.read(), end="")
     return trained
-
-
-def _lost(error: str, *, lost: bool) -> Literal[False]:
-    if not lost:
-        raise UserError(error)
-    return False
 
 
 def _step(task: HostTask) -> int:

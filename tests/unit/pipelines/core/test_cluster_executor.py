@@ -18,19 +18,30 @@ class FakeRay:
 
     def __init__(self, nodes, losses=0):
         self.exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+        self.util = types.SimpleNamespace(
+            scheduling_strategies=types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda name, soft: name)
+        )
         self.machines = nodes
         self.losses = losses
         self.events = []
 
     def nodes(self):
-        return [{"Alive": alive, "Resources": {"CPU": cores, "memory": 1e9}} for alive, cores in self.machines]
+        return [
+            {
+                "Alive": alive,
+                "NodeID": f"{number}",
+                "NodeManagerAddress": f"10.0.0.{number}",
+                "Resources": {"CPU": cores, "memory": 1e9},
+            }
+            for number, (alive, cores) in enumerate(self.machines)
+        ]
 
     def put(self, value):
         return value
 
     def remote(self, **options):
         self.options = options
-        return lambda function: types.SimpleNamespace(remote=lambda *given: Reference(function, given))
+        return lambda function: Starter(self, function)
 
     def wait(self, references, num_returns=1, timeout=0):
         return references[:num_returns], references[num_returns:]
@@ -42,10 +53,22 @@ class FakeRay:
         return reference.function(*reference.given)
 
     def cancel(self, reference, force):
-        self.events.append("cancel")
+        self.events.append("cancel" if force else "interrupt")
 
     def shutdown(self):
         self.events.append("shutdown")
+
+
+class Starter:
+    def __init__(self, ray, function):
+        self.ray, self.function = ray, function
+
+    def options(self, num_cpus, scheduling_strategy):
+        self.ray.events.append(f"{num_cpus} cores of node {scheduling_strategy}")
+        return self
+
+    def remote(self, *given):
+        return Reference(self.function, given)
 
 
 class RayError(Exception):
@@ -199,6 +222,27 @@ def test_the_end_cancels_what_runs(opened):
         executor.submit("a", 1, double)
         executor.submit("b", 1, double)
     assert ray.events == ["cancel", "cancel", "shutdown"]
+
+
+def test_a_signal_interrupts_tasks_before_they_are_cancelled(opened):
+    ray, executor = opened()
+    executor.__enter__()
+    executor.submit("a", 1, double)
+    executor.__exit__(StoppedError, StoppedError("stopped", signal.SIGTERM), None)
+    assert ray.events == ["interrupt", "cancel", "shutdown"]
+
+
+def test_a_task_on_a_node_has_all_of_its_cores_and_is_not_started_again(opened):
+    ray, executor = opened(losses=1)
+    with executor:
+        first, second = executor.nodes()
+        assert [(node.address, node.cores) for node in (first, second)] == [("10.0.0.0", 4), ("10.0.0.1", 7)]
+        executor.submit_to(second, "a", 1, double)
+        (outcome,) = executor.finished(1.0)
+        assert (outcome.key, outcome.lost) == ("a", True)
+        executor.submit_to(second, "a", 1, double)
+        assert [outcome.result for outcome in executor.finished(1.0)] == [2]
+    assert ray.events[:2] == ["7 cores of node 1"] * 2
 
 
 def test_too_few_cores_are_refused(opened):

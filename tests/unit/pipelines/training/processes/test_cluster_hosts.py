@@ -40,14 +40,17 @@ class Script:
         return [Node(f"node-{number}", f"10.0.0.{number}", 4) for number in range(self.counts[0])]
 
     def submit_to(self, node, key, task, function):
-        if key == "port":
-            self.counts = self.counts[1:] or self.counts
+        if function is cluster_hosts.free_address:
             self.ended.append(Outcome(key, f"{task}:1234"))
             return
         if key == "0":
+            self.counts = self.counts[1:] or self.counts
             self.tasks.append([])
         self.tasks[-1].append((node.id, task))
         self.ended.append(Outcome(key, **self.attempts[len(self.tasks) - 1][int(key)]))
+
+    def cancel(self):
+        self.ended.clear()
 
     def finished(self, timeout):
         ended, self.ended = self.ended, []
@@ -62,7 +65,7 @@ TRAINED, OTHER_LOST = {"result": "trained"}, {"result": "lost"}
 @pytest.fixture
 def train(monkeypatch, tmp_path):
     """A function that trains with a script, and returns it with the printed lines."""
-    monkeypatch.setattr(cluster_hosts, "SETTLE", 0.0)
+    monkeypatch.setattr(cluster_hosts, "SETTLE", 0.1)
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
