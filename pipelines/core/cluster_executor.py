@@ -10,11 +10,9 @@ from typing import Any, NamedTuple, Self
 
 from pipelines.core import environment, guard
 from pipelines.core.cluster import connect
-from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.errors import UserError
 from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 
-GRACE = 30.0
-"""Seconds for tasks to save after a signal."""
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 
@@ -80,12 +78,7 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, *raised: Any) -> None:
-        if self._running and any(isinstance(one, StoppedError) for one in raised):
-            # Tasks get SIGINT, at which training saves.
-            for reference in self._running:
-                self._ray.cancel(reference, force=False)
-            self._ray.wait([*self._running], num_returns=len(self._running), timeout=GRACE)
+    def __exit__(self, *_: object) -> None:
         self.cancel()
         self._ray.shutdown()
 

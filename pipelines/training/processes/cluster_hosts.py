@@ -56,7 +56,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     Raises:
         UserError: there are too few nodes, or the run cannot be trained.
         LostHostError: nodes were lost several times before a checkpoint.
-        StoppedError: a signal came, and the run is saved.
+        StoppedError: a signal came; the run can be resumed from its last checkpoint.
     """
     # A node may have another working directory.
     folder, data_dir = task.folder.absolute(), task.data_dir and task.data_dir.absolute()
@@ -80,7 +80,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                     task = task.model_copy(update={"config": None})
     except StoppedError as stopped:
         again = f"highway train --resume {folder} --cluster {cluster} --hosts {hosts}"
-        raise StoppedError(f"stopped. Resume with: {again}", stopped.number) from None
+        raise StoppedError(f"stopped. Resume from the last checkpoint with: {again}", stopped.number) from None
     finally:
         log.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 # With dropout, so that there is state besides weights; every step is followed by a save.
 WORDS = [
     *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
-    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "150", "--precision", "float32"),
+    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "100", "--precision", "float32"),
 ]
 
 
@@ -68,7 +68,8 @@ def test_a_run_on_two_nodes_survives_the_death_of_one_and_a_signal(cluster, star
     while runs.open_run(run).record.step <= step and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    assert f"Resume with: highway train --resume {run} --cluster {cluster.address} --hosts 2" in ended(process, 143)
+    again = f"highway train --resume {run} --cluster {cluster.address} --hosts 2"
+    assert f"Resume from the last checkpoint with: {again}" in ended(process, 143)
 
     ended(start("--resume", "run"))
     assert differences(whole, run) == []

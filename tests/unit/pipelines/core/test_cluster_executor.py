@@ -53,7 +53,7 @@ class FakeRay:
         return reference.function(*reference.given)
 
     def cancel(self, reference, force):
-        self.events.append("cancel" if force else "interrupt")
+        self.events.append("cancel")
 
     def shutdown(self):
         self.events.append("shutdown")
@@ -222,14 +222,6 @@ def test_the_end_cancels_what_runs(opened):
         executor.submit("a", 1, double)
         executor.submit("b", 1, double)
     assert ray.events == ["cancel", "cancel", "shutdown"]
-
-
-def test_a_signal_interrupts_tasks_before_they_are_cancelled(opened):
-    ray, executor = opened()
-    executor.__enter__()
-    executor.submit("a", 1, double)
-    executor.__exit__(StoppedError, StoppedError("stopped", signal.SIGTERM), None)
-    assert ray.events == ["interrupt", "cancel", "shutdown"]
 
 
 def test_a_task_on_a_node_has_all_of_its_cores_and_is_not_started_again(opened):
