@@ -1,5 +1,6 @@
 """`highway reproduce --cluster`: the runs of a study as tasks equal those of processes of one machine."""
 
+import os
 import subprocess
 import sys
 import time
@@ -26,7 +27,9 @@ def test_a_study_on_a_cluster_survives_the_death_of_a_node(cluster, toy, tmp_pat
     words = [sys.executable, "-m", "pipelines", "reproduce", NAME, "--budget", BUDGET, "--arms", *ARMS, "--to"]
     options = {"cwd": tmp_path, "environment": {"PYTHONPATH": str(ROOT), "TFDS_DATA_DIR": str(toy)}}
     alone, together = tmp_path / "alone", tmp_path / "together"
-    status, output = cluster.run([*words, "alone", "--workers", "2"], **options)
+    # On one core, as the tasks of the cluster.
+    core = min(os.sched_getaffinity(0))
+    status, output = cluster.run([*words, "alone"], preexec_fn=lambda: os.sched_setaffinity(0, {core}), **options)
     assert status == 0, output
 
     study = cluster.start([*words, "together", "--cluster", cluster.address], stdout=subprocess.PIPE, **options)
