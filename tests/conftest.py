@@ -19,7 +19,6 @@ import contextlib
 import ctypes
 import fcntl
 import gc
-import importlib.util
 import ipaddress
 import itertools
 import shutil
@@ -151,8 +150,6 @@ def repository(shared, digit_graph):
 @pytest.fixture(scope="session")
 def cluster():
     """A Ray cluster: a head, and the nodes "a" and "b" with one core each. Tests that kill a node add it again."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
     from tests.ray_cluster import LocalCluster
 
     with LocalCluster(["a", "b"]) as started:

@@ -80,6 +80,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                     task = task.model_copy(update={"config": None})
     except StoppedError as stopped:
         again = f"highway train --resume {folder} --cluster {cluster} --hosts {hosts}"
+        again += f" --min-hosts {least}" if least else ""
         raise StoppedError(f"stopped. Resume from the last checkpoint with: {again}", stopped.number) from None
     finally:
         log.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ class Worker(Member):
 
     connection: Connection | None = field(default=None, init=False)
     ready: bool = field(default=False, init=False)
-    """Whether it has loaded the frameworks."""
+    """True once it has loaded the frameworks."""
     submission: Submission | None = field(default=None, init=False)
     """The task that it runs."""
     lost: Submission | None = field(default=None, init=False)

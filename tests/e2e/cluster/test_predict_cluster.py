@@ -53,7 +53,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole(place):
-    """What one process writes, undisturbed."""
+    """The file that a single undisturbed process writes."""
     out = place / "whole.parquet"
     subprocess.run([*ALONE, *words(out)], cwd=place, check=True, capture_output=True)
     return pq.read_table(out)

@@ -14,7 +14,7 @@ from pipelines.core.errors import StoppedError, UserError
 
 
 class FakeRay:
-    """Runs a task when its result is asked for; each loses its process as often as it is told to."""
+    """Runs a task when its result is requested, after the given number of lost processes."""
 
     def __init__(self, nodes, losses=0):
         self.exceptions = types.SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)

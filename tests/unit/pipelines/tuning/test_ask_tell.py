@@ -1,4 +1,4 @@
-"""The state of a search that is asked and told; the test sets the time."""
+"""The state of a search after each proposal and each result; the test sets the clock."""
 
 import json
 
