@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, Self
 
 from pipelines.core import environment, guard
 from pipelines.core.cluster import connect
-from pipelines.core.errors import UserError
+from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
+SAVING = 60.0
+"""Seconds that tasks have to save after a signal."""
 
 
 @dataclass
@@ -41,7 +43,8 @@ class ClusterExecutor:
     """Runs tasks on a Ray cluster; see `pipelines.core.executor.Executor`.
 
     Tasks run in the working directory of this process, if the node has it, with this process's settings of the
-    frameworks. A node with other code is refused by name once it gets a task.
+    frameworks. A node with other code is refused by name once it gets a task. If a `StoppedError` ends the `with` block,
+    tasks get Ctrl-C and have `SAVING` seconds to save.
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
@@ -78,9 +81,13 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.cancel()
-        self._ray.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind and issubclass(kind, StoppedError):
+                self._interrupt()
+        finally:
+            self.cancel()
+            self._ray.shutdown()
 
     def cancel(self) -> None:
         """Ends the tasks that are running or waiting; they have no outcome."""
@@ -132,14 +139,24 @@ class ClusterExecutor:
         if not self._running:
             time.sleep(timeout)
             return []
-        try:
-            self._ray.wait([*self._running], timeout=timeout)
-        except SystemError as error:
-            # Ray's C++ code wraps an error that a signal handler raises.
-            raise error.__cause__ or error from None
+        self._wait(1, timeout)
         ended, _ = self._ray.wait([*self._running], num_returns=len(self._running), timeout=0)
         outcomes = [self._outcome(reference) for reference in ended]
         return [outcome for outcome in outcomes if outcome]
+
+    def _interrupt(self) -> None:
+        for reference in self._running:
+            self._ray.cancel(reference)
+        if self._running:
+            self._wait(len(self._running), SAVING)
+
+    def _wait(self, count: int, timeout: float) -> None:
+        """Waits for the end of some tasks."""
+        try:
+            self._ray.wait([*self._running], num_returns=count, timeout=timeout)
+        except SystemError as error:
+            # Ray's C++ code wraps an error that a signal handler raises.
+            raise error.__cause__ or error from None
 
     def _submit(self, submission: _Submission) -> None:
         submission.attempts += 1

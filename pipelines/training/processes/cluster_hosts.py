@@ -15,6 +15,7 @@ from rich.console import Console
 from pipelines.core.cluster_executor import ClusterExecutor, Node
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
+from pipelines.core.executor import Outcome
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
 from pipelines.core.run import open_run
 from pipelines.training import signals
@@ -56,7 +57,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     Raises:
         UserError: there are too few nodes, or the run cannot be trained.
         LostHostError: nodes were lost several times before a checkpoint.
-        StoppedError: a signal came; the run can be resumed from its last checkpoint.
+        StoppedError: a signal came, and the run is saved.
     """
     # A node may have another working directory.
     folder, data_dir = task.folder.absolute(), task.data_dir and task.data_dir.absolute()
@@ -81,7 +82,8 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     except StoppedError as stopped:
         again = f"highway train --resume {folder} --cluster {cluster} --hosts {hosts}"
         again += f" --min-hosts {least}" if least else ""
-        raise StoppedError(f"stopped. Resume from the last checkpoint with: {again}", stopped.number) from None
+        where = f"after step {_step(task):,}. Resume with: {again}" if folder.exists() else "before the first step"
+        raise StoppedError(f"stopped {where}", stopped.number) from None
     finally:
         log.unlink(missing_ok=True)
 
@@ -124,7 +126,7 @@ def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str],
     with task.log.open(encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         while running:
-            for outcome in executor.finished(POLL):
+            for outcome in _finished(executor, console):
                 running -= 1
                 if outcome.key == LEADER:
                     trained = outcome.result == "trained"
@@ -132,6 +134,14 @@ def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str],
                     raise UserError(outcome.error)
             console.out(log.read(), end="")
     return trained
+
+
+def _finished(executor: ClusterExecutor, console: Console) -> list[Outcome]:
+    try:
+        return executor.finished(POLL)
+    except StoppedError as stopped:
+        say(console, f"{stopped.number.name}: finishes the step and saves; a second signal ends at once")
+        raise
 
 
 def _step(task: HostTask) -> int:

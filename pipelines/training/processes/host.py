@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ from pipelines.training.train import resume, train
 
 NOTICE, LIMIT = 20.0, 300.0
 """Seconds without all processes after which this one says so, and after which it gives up."""
+POLL = 0.05
+"""Seconds to wait in a system call, which Ray cannot interrupt when it interrupts a task."""
 CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
 """Message of a child to its parent: all processes are connected."""
@@ -140,7 +143,7 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         try:
             with signals.handled(pass_on):
                 connected = _connects(read, hosts, console)
-                status = child.wait()
+                status = _ended(child)
         finally:
             child.kill()
             relay.join()
@@ -162,15 +165,31 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
 def _connects(ready: int, hosts: Hosts, console: Console) -> bool:
     """Waits until all processes are connected; returns False if the child ends first."""
     of = f"process {hosts.index} of {hosts.count}"
-    if not select.select([ready], [], [], NOTICE)[0]:
+    if not _is_readable(ready, NOTICE):
         say(
             console,
             f"{of} waits for the others at {hosts.address}. All of them need the same {ADDRESSES}, and must reach it "
             "without a proxy.",
         )
-        if not select.select([ready], [], [], LIMIT - NOTICE)[0]:
+        if not _is_readable(ready, LIMIT - NOTICE):
             raise LostHostError(f"{of} has waited {LIMIT:.0f} s for the others at {hosts.address}. Start all of them.")
     return os.read(ready, 1) == CONNECTED
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Waits for a child to end, and returns its status."""
+    while (status := child.poll()) is None:
+        time.sleep(POLL)
+    return status
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    """Waits until a descriptor is readable; returns False if it takes longer."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if select.select([descriptor], [], [], POLL)[0]:
+            return True
+    return False
 
 
 def _relay(stream: IO[bytes], program: str, withheld: list[str]) -> None:

@@ -14,7 +14,7 @@ from tests.killed_run import NEWEST, differences
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
-# With dropout, so that there is state besides weights; every step is followed by a save.
+# With dropout, so that there is state besides weights.
 WORDS = [
     *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
     *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "100", "--precision", "float32"),
@@ -29,7 +29,7 @@ def start(cluster, mnist_5k, tmp_path):
         return cluster.start(
             [
                 *(sys.executable, "-m", "pipelines", "train", *words, "--cluster", cluster.address, "--hosts", "2"),
-                *("--checkpoint-steps", "1", "--data-dir", str(mnist_5k)),
+                *("--data-dir", str(mnist_5k)),
             ],
             {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
@@ -46,31 +46,35 @@ def ended(process, status=0):
     return output
 
 
-def wait_for_save(run, process):
-    while not (run / NEWEST).exists():
+def wait(process, until):
+    while not until():
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.01)
 
 
-def test_a_run_on_two_nodes_survives_the_death_of_one_and_a_signal(cluster, start, tmp_path):
+def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_node(cluster, start, tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
     output = ended(start(*WORDS, "--run", "whole"))
     assert re.search(r"run directory \S*whole, report ", output)
     assert [one.processes for one in runs.open_run(whole).record.starts] == [2]
 
-    process = start(*WORDS, "--run", "run")
-    wait_for_save(run, process)
+    process = start(*WORDS, "--run", "run", "--checkpoint-steps", "1000")
+    wait(process, lambda: run.exists() and runs.open_run(run).record.step)
+    # Saved because of the signal, since no checkpoint was due.
+    assert not (run / NEWEST).exists()
+    process.send_signal(signal.SIGTERM)
+    output = ended(process, 143)
+    step = runs.open_run(run).record.step
+    again = f"highway train --resume {run} --cluster {cluster.address} --hosts 2"
+    assert f"stopped after step {step:,}. Resume with: {again}" in output
+    saved = (run / NEWEST).stat().st_mtime_ns
+
+    process = start("--resume", "run", "--checkpoint-steps", "1")
+    wait(process, lambda: (run / NEWEST).stat().st_mtime_ns > saved)
     cluster.kill("b")
     cluster.add("b")
-    while "was lost after step" not in (line := process.stdout.readline()):
-        assert line, "the run ended before the node was killed"
-    step = runs.open_run(run).record.step
-    while runs.open_run(run).record.step <= step and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    again = f"highway train --resume {run} --cluster {cluster.address} --hosts 2"
-    assert f"Resume from the last checkpoint with: {again}" in ended(process, 143)
-
-    ended(start("--resume", "run"))
+    output = ended(process)
+    assert f"resuming after step {step:,}" in output
+    assert "was lost after step" in output
     assert differences(whole, run) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]
