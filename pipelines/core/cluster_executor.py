@@ -43,8 +43,8 @@ class ClusterExecutor:
     """Runs tasks on a Ray cluster; see `pipelines.core.executor.Executor`.
 
     Tasks run in the working directory of this process, if the node has it, with this process's settings of the
-    frameworks. A node with other code is refused by name once it gets a task. If a `StoppedError` ends the `with` block,
-    tasks get Ctrl-C and have `SAVING` seconds to save.
+    frameworks. A node with other code is refused by name once it gets a task. If a `StoppedError` ends the `with`
+    block, tasks get Ctrl-C and have `SAVING` seconds to save.
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
