@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from pipelines.core.cluster_executor import ClusterExecutor
@@ -71,7 +72,7 @@ def wait(path):
 
 def main(address, cores, *tasks):
     """Submits tasks and prints their outcomes."""
-    with ClusterExecutor(address, int(cores)) as executor:
+    with ClusterExecutor(address, partial(print, file=sys.stderr), int(cores)) as executor:
         for number, task in enumerate(tasks):
             function, _, argument = task.partition("=")
             executor.submit(str(number), argument, globals()[function])

@@ -48,19 +48,21 @@ class ClusterExecutor:
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
+        report: prints a line when a task has lost its process and starts again.
         cores: cores of a task.
 
     Raises:
         UserError: see `pipelines.core.cluster.connect`; or no node has enough cores.
 
     Example:
-        with ClusterExecutor("10.0.0.1:6379", cores=4) as executor:
+        with ClusterExecutor("10.0.0.1:6379", print, cores=4) as executor:
             executor.submit("a", Path("a"), Path.stat)
             print(executor.finished(timeout=60.0))
     """
 
-    def __init__(self, address: str, cores: int = 1) -> None:
+    def __init__(self, address: str, report: Callable[[str], None], cores: int = 1) -> None:
         self._address = address
+        self._report = report
         self._cores = cores
         self._running: dict[Any, _Submission] = {}
 
@@ -171,11 +173,12 @@ class ClusterExecutor:
         except errors.RayTaskError:
             raise
         except errors.RayError as error:
+            why = str(error).strip().partition("\n")[0]
             if submission.attempts < ATTEMPTS:
+                self._report(f"{submission.key} has lost its process or node and starts again: {why}")
                 self._submit(submission)
                 return None
-            last = str(error).strip().partition("\n")[0]
-            reason = f"it was started {ATTEMPTS} times, and lost its process each time: {last}"
+            reason = f"it was started {ATTEMPTS} times, and lost its process each time: {why}"
             return Outcome(submission.key, error=reason, lost=True)
         if isinstance(outcome, str):
             raise UserError(outcome)

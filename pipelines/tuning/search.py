@@ -50,7 +50,7 @@ class Search:
             return LocalExecutor(self.folder, self.workers, report)
         from pipelines.core.cluster_executor import ClusterExecutor
 
-        return ClusterExecutor(self.cluster, self.cores)
+        return ClusterExecutor(self.cluster, report, self.cores)
 
 
 def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, console: Console | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -13,6 +14,8 @@ from pipelines.core.parsing import parse
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pipelines.core.executor import Executor
 
 
@@ -139,11 +142,8 @@ def _write_table(given: Arguments, out: Path) -> None:
     from pipelines.inference.job import PredictionJob
     from pipelines.inference.table_job import run
 
-    folder, found, result = run(
-        PredictionJob(given.model, given.images, out, given.top, given.explain),
-        Console(stderr=True),
-        _executor(given.cluster),
-    )
+    job, console = PredictionJob(given.model, given.images, out, given.top, given.explain), Console(stderr=True)
+    folder, found, result = run(job, console, _executor(given.cluster, console))
     if folder != given.model:
         sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
@@ -162,7 +162,8 @@ def _write(given: Arguments, out: Path) -> None:
     from pipelines.inference.job import PredictionJob, run
 
     job = PredictionJob(given.model, given.images, out, given.top, given.explain, given.data_dir)
-    result = run(job, Console(stderr=True), _executor(given.cluster))
+    console = Console(stderr=True)
+    result = run(job, console, _executor(given.cluster, console))
     new = result.images - result.resumed
     if not new:
         sys.stdout.write(f"{out} is already complete, with {result.images:,} images. Remove it to start over.\n")
@@ -173,9 +174,10 @@ def _write(given: Arguments, out: Path) -> None:
     sys.stdout.write(f"{out}: {result.images:,} images{resumed}{unreadable}; {speed}\n")
 
 
-def _executor(cluster: str | None) -> "Executor | None":
+def _executor(cluster: str | None, console: "Console") -> "Executor | None":
     if cluster is None:
         return None
     from pipelines.core.cluster_executor import ClusterExecutor
+    from pipelines.core.console import say
 
-    return ClusterExecutor(cluster)
+    return ClusterExecutor(cluster, partial(say, console))

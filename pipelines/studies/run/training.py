@@ -2,7 +2,9 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -84,16 +86,16 @@ def train_runs(
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = scope.seeds * len(scope.arms)
     say(console, _heading(study, scope, folder, f"{runs} runs", runs - len(members)))
-    remote = _remote(machines) if members else None
+    remote = _remote(machines, partial(say, console)) if members else None
     train_all(members, workers=machines.workers, console=console, label=study.name, result=_result, remote=remote)
 
 
-def _remote(machines: Machines) -> Remote | None:
+def _remote(machines: Machines, report: Callable[[str], None]) -> Remote | None:
     if machines.cluster is None:
         return None
     from pipelines.core.cluster_executor import ClusterExecutor
 
-    return Remote(ClusterExecutor(machines.cluster, machines.cores), act_on_node)
+    return Remote(ClusterExecutor(machines.cluster, report, machines.cores), act_on_node)
 
 
 def _heading(study: Study, scope: Scope, folder: Path, total: str, done: int) -> str:

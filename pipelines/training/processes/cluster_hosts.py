@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -67,7 +68,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     task = task.model_copy(update={"folder": folder, "data_dir": data_dir, "log": log})
     losses, step = 0, _step(task)
     try:
-        with signals.raised(), ClusterExecutor(cluster) as executor:
+        with signals.raised(), ClusterExecutor(cluster, partial(say, console)) as executor:
             while not _train(task, executor, _nodes(executor, hosts, least or hosts), console):
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses

@@ -24,6 +24,7 @@ class FakeRay:
         self.machines = nodes
         self.losses = losses
         self.events = []
+        self.reports = []
 
     def nodes(self):
         return [
@@ -44,6 +45,8 @@ class FakeRay:
         return lambda function: Starter(self, function)
 
     def wait(self, references, num_returns=1, timeout=0):
+        if timeout == cluster_executor.SAVING:
+            self.events.append(f"wait for {num_returns}")
         return references[:num_returns], references[num_returns:]
 
     def get(self, reference):
@@ -52,8 +55,8 @@ class FakeRay:
             raise RayError("The worker died unexpectedly.\nSee its log.")
         return reference.function(*reference.given)
 
-    def cancel(self, reference, force):
-        self.events.append("cancel")
+    def cancel(self, reference, force=False):
+        self.events.append("kill" if force else "interrupt")
 
     def shutdown(self):
         self.events.append("shutdown")
@@ -98,7 +101,7 @@ def opened(monkeypatch, tmp_path):
     def make(nodes=((True, 4.0), (True, 7.0), (False, 8.0)), cores=2, losses=0):
         ray = FakeRay(nodes, losses)
         monkeypatch.setattr(cluster_executor, "connect", lambda _: ray)
-        return ray, ClusterExecutor("auto", cores)
+        return ray, ClusterExecutor("auto", ray.reports.append, cores)
 
     return make
 
@@ -143,7 +146,7 @@ def test_a_user_error_is_not_tried_again(opened):
 
 @pytest.mark.parametrize("losses", [2, 3])
 def test_a_task_that_loses_its_process_is_tried_again_twice(opened, losses):
-    _, executor = opened(losses=losses)
+    ray, executor = opened(losses=losses)
     with executor:
         executor.submit("a", 1, double)
         for _ in range(2):
@@ -155,6 +158,8 @@ def test_a_task_that_loses_its_process_is_tried_again_twice(opened, losses):
         assert outcome.error == (
             "it was started 3 times, and lost its process each time: The worker died unexpectedly."
         )
+    again = "a has lost its process or node and starts again: The worker died unexpectedly."
+    assert ray.reports == [again] * 2
 
 
 def test_a_bug_of_the_executor_itself_is_raised(opened):
@@ -221,7 +226,29 @@ def test_the_end_cancels_what_runs(opened):
     with executor:
         executor.submit("a", 1, double)
         executor.submit("b", 1, double)
-    assert ray.events == ["cancel", "cancel", "shutdown"]
+    assert ray.events == ["kill", "kill", "shutdown"]
+
+
+def test_tasks_may_save_when_a_signal_comes(opened):
+    ray, executor = opened()
+    with pytest.raises(StoppedError), executor:
+        for name in "ab":
+            executor.submit(name, 1, double)
+        raise StoppedError("stopped", signal.SIGTERM)
+    assert ray.events == ["interrupt", "interrupt", "wait for 2", "kill", "kill", "shutdown"]
+
+
+def test_a_second_signal_ends_tasks_at_once(opened, monkeypatch):
+    ray, executor = opened()
+
+    def again(*_, **__):
+        raise SystemError("wrapped by Ray") from StoppedError("again", signal.SIGINT)
+
+    monkeypatch.setattr(ray, "wait", again)
+    with pytest.raises(StoppedError, match="again"), executor:
+        executor.submit("a", 1, double)
+        raise StoppedError("stopped", signal.SIGTERM)
+    assert ray.events == ["interrupt", "kill", "shutdown"]
 
 
 def test_a_task_on_a_node_has_all_of_its_cores_and_is_not_started_again(opened):
