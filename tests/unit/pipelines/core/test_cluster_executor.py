@@ -110,6 +110,13 @@ def double(number):
     return 2 * number
 
 
+def stopped(executor, names):
+    with executor:
+        for name in names:
+            executor.submit(name, 1, double)
+        raise StoppedError("stopped", signal.SIGTERM)
+
+
 def broken(text):
     if text == "stopped":
         raise StoppedError("it was stopped", signal.SIGTERM)
@@ -231,10 +238,8 @@ def test_the_end_cancels_what_runs(opened):
 
 def test_tasks_may_save_when_a_signal_comes(opened):
     ray, executor = opened()
-    with pytest.raises(StoppedError), executor:
-        for name in "ab":
-            executor.submit(name, 1, double)
-        raise StoppedError("stopped", signal.SIGTERM)
+    with pytest.raises(StoppedError):
+        stopped(executor, "ab")
     assert ray.events == ["interrupt", "interrupt", "wait for 2", "kill", "kill", "shutdown"]
 
 
@@ -245,9 +250,8 @@ def test_a_second_signal_ends_tasks_at_once(opened, monkeypatch):
         raise SystemError("wrapped by Ray") from StoppedError("again", signal.SIGINT)
 
     monkeypatch.setattr(ray, "wait", again)
-    with pytest.raises(StoppedError, match="again"), executor:
-        executor.submit("a", 1, double)
-        raise StoppedError("stopped", signal.SIGTERM)
+    with pytest.raises(StoppedError, match="again"):
+        stopped(executor, "a")
     assert ray.events == ["interrupt", "kill", "shutdown"]
 
 
