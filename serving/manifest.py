@@ -283,6 +283,12 @@ class Manifest(ManifestPart):
         return self.input.columns if isinstance(self.input, RowInput) else ()
 
     @property
+    def label_separator(self) -> str | None:
+        """Text between the classes in a cell of the target; None if a cell is one class, or a list."""
+        found = self.run.config.get("label_separator")
+        return found if isinstance(found, str) else None
+
+    @property
     def signatures(self) -> dict[str, tuple[str, Tensor]]:
         """Name and tensor of the input by signature."""
         found: dict[str, tuple[str, Tensor]] = {SIGNATURE: (self.input.name, self.input)}

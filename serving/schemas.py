@@ -1,6 +1,6 @@
 """Schemas of the endpoint's own responses, shared by `/openapi.json` and `serving.client`."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from serving.manifest import Column
 from serving.rows import Value
@@ -85,6 +85,8 @@ class ModelInput(_ResponsePart):
     """Columns of its table; none for images."""
     target: str | None = None
     """Column of the table that is predicted; null for images."""
+    label_separator: str | None = Field(None, exclude_if=lambda separator: separator is None)
+    """Text between the classes in a cell of the target; left out if a cell is one class, or a list."""
 
 
 class VersionFacts(_ResponsePart):

@@ -132,7 +132,6 @@ def local(path: Path) -> tuple[Path, TableModel]:
     content = opened.manifest
     if content.target is None:
         raise UserError(f"{opened.folder} takes images, not tables.")
-    separator = content.run.config.get("label_separator")
     return opened.folder, TableModel(
         content.columns,
         content.target,
@@ -141,7 +140,7 @@ def local(path: Path) -> tuple[Path, TableModel]:
         opened.predict,
         BATCH,
         content.multi_label,
-        separator if isinstance(separator, str) else None,
+        content.label_separator,
     )
 
 
@@ -188,7 +187,8 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
                     row[[places[one.label] for one in prediction.top]] = [one.probability for one in prediction.top]
                 return {PROBABILITIES: probabilities}
 
-            yield asked, TableModel(columns, target, labels, None, ask, REQUEST, served.multi_label)
+            separator = served.input.label_separator
+            yield asked, TableModel(columns, target, labels, None, ask, REQUEST, served.multi_label, separator)
     except ClientError as error:
         advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
         raise UserError(f"{error}{advice}") from error

@@ -54,6 +54,7 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
                     pictures=manifest.pictures,
                     columns=manifest.columns,
                     target=manifest.target,
+                    label_separator=manifest.label_separator,
                 ),
                 gates=manifest.gates is not None,
                 classes=manifest.labels,

@@ -141,7 +141,7 @@ def test_errors_are_one_message_and_leave_nothing(models, tmp_path, monkeypatch,
 
 
 class FakeClient:
-    """An endpoint with a regression, a classifier and a model of images, of which version 3 answers."""
+    """An endpoint with a regression, two classifiers and a model of images, of which version 3 answers."""
 
     asked: list
 
@@ -155,20 +155,24 @@ class FakeClient:
         pass
 
     def models(self):
-        def served(name, classes, **given):
-            facts = {"versions": (3,), "labels": {}, "failed": {}, "gates": False}
+        def served(name, classes, multi_label=False, **given):
+            facts = {"versions": (3,), "labels": {}, "failed": {}, "gates": False, "multi_label": multi_label}
             return ServedModel(name=name, classes=classes, input=ModelInput(pictures=None, **given), **facts)
 
         table = {"shape": (3,), "columns": table_model.COLUMNS}
         return (
             served("houses", (), target="price", **table),
             served("sales", table_model.LABELS, target="sold", **table),
+            served("tags", table_model.LABELS, multi_label=True, target="sold", label_separator="|", **table),
             served("tiny", ("a",), shape=(4, 3, 1)),
         )
 
     def predict(self, model, *, rows, version, label, top):
         FakeClient.asked.append((len(rows), version, label))
-        guesses = tuple(Guess(label=name, probability=one) for name, one in (("yes", 0.5), ("no", 0.3), ("later", 0.2)))
+        probabilities = (
+            {"yes": 0.9, "later": 0.8, "no": 0.1} if model == "tags" else {"yes": 0.5, "no": 0.3, "later": 0.2}
+        )
+        guesses = tuple(Guess(label=name, probability=one) for name, one in probabilities.items())
         given = [Prediction(value=row["rooms"]) if model == "houses" else Prediction(top=guesses[:top]) for row in rows]
         return Answer(model=model, version=3, predictions=tuple(given))
 
@@ -213,7 +217,7 @@ def tags(tmp_path_factory):
 TAGGED = "rooms,age,city,sold\n4,1970-01-11,Rome,later|yes\n2.1,1970-01-01,Oslo,\n0,,,later|other\n"
 
 
-def test_any_number_of_classes_are_shown_and_scored(tags, tmp_path, monkeypatch, capsys):
+def test_any_number_of_classes_are_shown_and_scored(tags, endpoint, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     path = tmp_path / "rows.csv"
     path.write_text(TAGGED)
@@ -227,6 +231,8 @@ def test_any_number_of_classes_are_shown_and_scored(tags, tmp_path, monkeypatch,
     truth = np.array([[0, 1, 1], [0, 0, 0], [0, 1, 0]]) == 1
     right = (probabilities > 0.5) == truth
     assert f"3 rows; labels right {right.mean():.1%}, all of a row for {right.all(1).mean():.1%}\n" in out
+    assert main(["predict", "tags", str(path), "--url", "http://here"]) == 0
+    assert "3 rows; labels right 66.7%, all of a row for 33.3%\n" in capsys.readouterr().out
     assert main(["predict", str(tags), str(path), "--format", "json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["labels"] for one in found] == present

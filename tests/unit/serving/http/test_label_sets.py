@@ -58,7 +58,8 @@ def test_the_model_says_that_its_probabilities_are_independent(client):
     # One row for each class that an earlier one does not have.
     assert facts["samples"] == ["yes", "no, later"]
     assert facts["rows"][0]["age"] == "1970-01-11T00:00:00"
-    assert ServedModel.model_validate(found).input.columns[1].date == "time"
+    served = ServedModel.model_validate(found)
+    assert (served.input.columns[1].date, served.input.label_separator) == ("time", "|")
     assert client.get("/v1/models/tags/metadata").json()["metadata"]["columns"][1]["date"] == "time"
 
 
