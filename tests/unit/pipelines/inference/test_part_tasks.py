@@ -65,6 +65,15 @@ def test_the_file_equals_that_of_one_process(job, folder, tmp_path):
     assert names(tmp_path) == ["a.tar.gz", "alone.parquet", "images", "out.parquet"]
 
 
+def test_a_split_of_a_data_set_equals_that_of_one_process(model, mnist_5k, tmp_path):
+    def written(name, executor):
+        job = PredictionJob(model, ("tfds:mnist_5k/test",), tmp_path / name, 2, data_dir=mnist_5k)
+        return run(job, QUIET, executor).images
+
+    assert written("alone.parquet", None) == written("out.parquet", Shuffled()) > 0
+    assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "alone.parquet"))
+
+
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=3), st.booleans())
 def test_attempts_of_any_kind_continue_each_other(job, tmp_path, attempts, alone):
