@@ -1,15 +1,21 @@
-"""A task on a node of a cluster: checks that the node has the same code, and runs the task on cores of its own."""
+"""A task on a node of a cluster: checks that the node has the same code, and runs the task on cores of its own.
 
+Ray counts the cores of a node but does not say which ones a task has. A file per core is therefore locked for as long
+as a task works on it; the system releases the locks of a process that dies.
+"""
+
+import fcntl
 import os
 import pickle
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from pipelines.core import environment
-from pipelines.core.core_locks import pinned
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.executor import Outcome, attempt
 
@@ -43,6 +49,33 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
             sys.exit(128 + stopped.number)
 
 
+@contextmanager
+def pinned(count: int) -> Iterator[None]:
+    """Confines this process to cores that no other process has pinned itself to in this way.
+
+    All threads move, because thread pools of frameworks outlive a task. Where fewer cores are free than asked for, the
+    process may use all of them. Frameworks that are imported in the block see these cores alone.
+
+    Args:
+        count: number of cores.
+
+    Example:
+        with pinned(2):
+            train()
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = environment.available()
+    with ExitStack() as locks:
+        cores = _locked(before, count, locks)
+        _move(cores or before)
+        try:
+            yield
+        finally:
+            _move(before)
+
+
 def _refusal(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
     """Returns a sentence about the first difference between what this node and the leading machine have installed."""
     name = next((name for name in {**wanted, **here} if here.get(name) != wanted.get(name)), None)
@@ -53,3 +86,30 @@ def _refusal(here: Mapping[str, str], wanted: Mapping[str, str]) -> str:
         return f"{node} other code of highway-keras {here['highway-keras']} than this machine. Install the same there."
     found, expected = (f"{name} {one[name]}" if name in one else f"no {name}" for one in (here, wanted))
     return f"{node} {found}, and this machine has {expected}. Install the same there."
+
+
+def _locked(cores: list[int], count: int, locks: ExitStack) -> list[int]:
+    """Locks the first free cores; returns none if there are too few."""
+    folder = Path(tempfile.gettempdir()) / f"highway-cores-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = []
+    for core in cores:
+        file = locks.enter_context((folder / str(core)).open("w"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        found.append(core)
+        if len(found) == count:
+            return found
+    locks.close()
+    return []
+
+
+def _move(cores: list[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            os.sched_setaffinity(int(thread.name), cores)
+        except ProcessLookupError:
+            # It has just ended.
+            continue

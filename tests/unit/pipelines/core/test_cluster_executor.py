@@ -96,7 +96,7 @@ def _command(monkeypatch):
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
     """A function that makes an executor on a fake Ray."""
-    monkeypatch.setattr("pipelines.core.core_locks.tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("pipelines.core.cluster_worker.tempfile.tempdir", str(tmp_path))
 
     def make(nodes=((True, 4.0), (True, 7.0), (False, 8.0)), cores=2, losses=0):
         ray = FakeRay(nodes, losses)

@@ -1,3 +1,5 @@
+"""The cores of a task on a node."""
+
 import os
 import subprocess
 import sys
@@ -5,7 +7,7 @@ import threading
 
 import pytest
 
-from pipelines.core.core_locks import pinned
+from pipelines.core.cluster_worker import pinned
 from pipelines.core.environment import available
 
 pytestmark = pytest.mark.skipif(
@@ -13,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 OTHER = """
 import os, sys
-from pipelines.core.core_locks import pinned
+from pipelines.core.cluster_worker import pinned
 os.sched_setaffinity(0, range(os.cpu_count()))
 with pinned(int(sys.argv[1])):
     print(*os.sched_getaffinity(0))
@@ -22,7 +24,7 @@ with pinned(int(sys.argv[1])):
 
 @pytest.fixture(autouse=True)
 def _own_locks(monkeypatch, tmp_path):
-    monkeypatch.setattr("pipelines.core.core_locks.tempfile.tempdir", None)
+    monkeypatch.setattr("pipelines.core.cluster_worker.tempfile.tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
