@@ -17,6 +17,7 @@ from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import UserError
 from pipelines.core.guard import guarded
 from pipelines.inference.part_tasks import predict_part
+from pipelines.training import signals
 
 
 def place(text):
@@ -64,15 +65,20 @@ def predict_slowly(part):
 
 
 def wait(path):
-    """Appends its process to a file, and waits for a minute."""
+    """Appends its process to a file and waits for a minute; saves if it is interrupted."""
     with Path(path).open("a") as file:
         file.write(f"{os.getpid()}\n")
-    time.sleep(60)
+    try:
+        for _ in range(600):
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        Path(f"{path}-{os.getpid()}").touch()
+        raise
 
 
 def main(address, cores, *tasks):
     """Submits tasks and prints their outcomes."""
-    with ClusterExecutor(address, partial(print, file=sys.stderr), int(cores)) as executor:
+    with signals.raised(), ClusterExecutor(address, partial(print, file=sys.stderr), int(cores)) as executor:
         for number, task in enumerate(tasks):
             function, _, argument = task.partition("=")
             executor.submit(str(number), argument, globals()[function])

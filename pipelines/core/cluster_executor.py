@@ -83,10 +83,10 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         try:
-            if kind and issubclass(kind, StoppedError):
-                self._interrupt()
+            if isinstance(error, StoppedError):
+                self._interrupt(error.number.name)
         finally:
             self.cancel()
             self._ray.shutdown()
@@ -146,7 +146,8 @@ class ClusterExecutor:
         outcomes = [self._outcome(reference) for reference in ended]
         return [outcome for outcome in outcomes if outcome]
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, by: str) -> None:
+        self._report(f"{by}: tasks that run save and end; a second signal ends them at once")
         for reference in self._running:
             self._ray.cancel(reference)
         if self._running:

@@ -11,9 +11,11 @@ from pipelines.core.durations import clock
 from pipelines.core.files import csv_text, write_text
 from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
-from pipelines.training.processes.pool import train_all
+from pipelines.training.processes.node import one_of_many
+from pipelines.training.processes.pool import Remote, train_all
 from pipelines.training.processes.supervisor import Member
-from pipelines.training.processes.train import TrainTask
+from pipelines.training.processes.train import TrainTask, act
+from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
 
 
@@ -26,6 +28,7 @@ def retrain(
     data_dir: Path | None,
     objective: Objective,
     console: Console,
+    remote: Remote | None = None,
 ) -> Path:
     """Trains each recipe with the seeds 0, 1, ...; resumes unfinished runs and keeps finished ones.
 
@@ -33,10 +36,11 @@ def retrain(
         recipes: recipe files by the name of their net.
         folder: the folder of the search.
         seeds: number of seeds.
-        workers: number of runs at the same time.
+        workers: number of runs at the same time on this machine.
         data_dir: folder of prepared data; None for the TFDS default.
         objective: the metric to report.
         console: where to print a line for each run and each net, and a bar on a terminal.
+        remote: trains the runs elsewhere; None for this machine.
 
     Returns:
         The file retrained.csv, with one row per run.
@@ -48,10 +52,14 @@ def retrain(
     members = []
     for (net, seed), path in runs.items():
         config = named_recipe(str(recipes[net])).config.model_copy(update={"seed": seed})
-        task = TrainTask(folder=path, data_dir=data_dir, config=config)
+        # A node of a cluster may have another working directory.
+        task = TrainTask(folder=path.absolute(), data_dir=data_dir and data_dir.absolute(), config=config)
         if not task.done:
             members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
-    train_all(members, workers=workers, console=console, label="retrains", result=lambda run: _outcome(run, objective))
+    train_all(
+        members, workers=workers, console=console, label="retrains", result=lambda run: _outcome(run, objective),
+        remote=remote if members else None,
+    )  # fmt: skip
     rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
     head = ("net", "seed", f"best_{objective.name}", "best_epoch", "run")
     cells = ((net, seed, None if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
@@ -61,6 +69,12 @@ def retrain(
         best = f"best {objective.name} {_spread(scores)}"
         say(console, f"{net} retrained: {best} (n = {len(scores)} of {seeds}, seeds from 0)")
     return folder / "retrained.csv"
+
+
+def retrain_on_node(task: TrainTask) -> None:
+    """Trains a run on a node of a cluster; see `pipelines.training.processes.train.act`."""
+    with one_of_many(task.folder.parents[1], SEARCH_FILE.name):
+        act(task)
 
 
 def _outcome(run: Run, objective: Objective) -> str:

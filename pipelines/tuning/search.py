@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.data.roots import refuse_missing
 from pipelines.training.processes.local_executor import LocalExecutor
+from pipelines.training.processes.pool import Remote
 from pipelines.training.processes.supervisor import DiedError
 from pipelines.tuning import search_state as states
 from pipelines.tuning.progress import SearchProgress
@@ -59,7 +61,7 @@ def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, cons
     Args:
         search: the search; one in its folder is resumed if it has the same plan.
         minutes: minutes until the search stops; None for no deadline.
-        retrain: number of times to train the winner at the end, by the workers of this machine.
+        retrain: number of times to train the winner at the end.
         console: where to print the table and the summary; None for standard output.
 
     Raises:
@@ -149,7 +151,7 @@ def _announce(search: Search, *, resumes: bool, console: Console) -> None:
 def _summarize(search: Search, seeds: int, console: Console) -> None:
     """Writes tables, figures and recipes of the finished trials, and retrains the winners if requested."""
     from pipelines.tuning import figures, results
-    from pipelines.tuning.retrain import retrain
+    from pipelines.tuning.retrain import retrain, retrain_on_node
 
     plan, folder = search.plan, search.folder
     state = states.read(folder)
@@ -165,7 +167,8 @@ def _summarize(search: Search, seeds: int, console: Console) -> None:
     if seeds and not state.over:
         say(console, "the winner is retrained once all trials are done")
     elif seeds:
+        remote = Remote(search.executor(partial(say, console)), retrain_on_node) if search.cluster else None
         retrain(
             recipes, folder, seeds=seeds, workers=search.workers, data_dir=search.data_dir, objective=state.objective,
-            console=console,
+            console=console, remote=remote,
         )  # fmt: skip

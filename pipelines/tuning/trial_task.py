@@ -1,14 +1,13 @@
 """A trial as a task for an executor. Imports no framework until it runs."""
 
-import gc
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.core import frameworks
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.core.executor import JobError
+from pipelines.training.processes.node import one_of_many
 from pipelines.training.processes.task import watchdog
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 from pipelines.tuning.search_state import Objective
@@ -48,12 +47,18 @@ def run(task: TrialTask) -> float:
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
     """
-    frameworks.load()
-    import keras
+    with one_of_many(task.path.parents[1], SEARCH_FILE.name):
+        return _trained(task)
 
+
+def _trained(task: TrialTask) -> float:
     from pipelines.tuning import trials
 
-    _check_machine(task)
+    try:
+        trials.objective(task.plan.config, task.data_dir)
+    except UserError as error:
+        # Every trial would fail on this machine.
+        raise JobError(str(error)) from error
     last = not task.epochs or task.epochs >= task.plan.config.epochs
     try:
         config = task.plan.configured(task.values)
@@ -67,22 +72,6 @@ def run(task: TrialTask) -> float:
         # Only this trial fails; its stack trace goes to the log of the worker.
         traceback.print_exc()
         raise UserError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
-    finally:
-        keras.utils.clear_session()
-        gc.collect()
     if last:
         trials.shed(task.path)
     return score
-
-
-def _check_machine(task: TrialTask) -> None:
-    """Refuses a node of a cluster on which every trial would fail."""
-    from pipelines.tuning import trials
-
-    folder = task.path.parents[1]
-    if not (folder / SEARCH_FILE.name).exists():
-        raise JobError(f"there is no folder {folder}, in which all machines of a search write. Share it among them.")
-    try:
-        trials.objective(task.plan.config, task.data_dir)
-    except UserError as error:
-        raise JobError(str(error)) from error

@@ -249,17 +249,19 @@ def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_dri
 ):
     folder = tmp_path / "search"
     words = [sys.executable, "-m", "pipelines", "tune", "toy.json", *options(folder, TRIALS), "--deadline", MINUTES]
-    words += ["--cluster", cluster.address]
+    words += ["--cluster", cluster.address, "--retrain", "1"]
     started = {"cwd": toy, "stdout": subprocess.PIPE, "environment": {"PYTHONPATH": str(ROOT)}}
     search = cluster.start(words, **started)
     wait_for(lambda: list(folder.glob("trials/*/config.json")), search)
     os.kill(tasks(cluster)[0], signal.SIGKILL)
     done = wait_for(lambda: trials(folder, "completed"), search)
     search.kill()
-    search.communicate()
+    assert "has lost its process or node and starts again" in search.communicate()[0]
     cluster.kill("a")
     cluster.add("a")
-    assert "resumes the search" in finished(cluster.start(words, **started))
+    output = finished(cluster.start(words, **started))
+    assert "resumes the search" in output
+    assert "toy retrained: best val_accuracy" in output
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
     assert scores(folder) == undisturbed

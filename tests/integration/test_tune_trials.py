@@ -208,7 +208,7 @@ def test_a_full_disk_is_not_the_failure_of_a_trial(task, monkeypatch):
 
 
 def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatch, tmp_path):
-    with pytest.raises(JobError, match=r"there is no folder .*/elsewhere, in which all machines of a search write"):
+    with pytest.raises(JobError, match=r"there is no folder .*/elsewhere, in which all machines write"):
         run(dataclasses.replace(task, path=tmp_path / "elsewhere" / "trials" / "0"))
 
     def missing(*_):

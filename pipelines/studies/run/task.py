@@ -1,15 +1,13 @@
 """A process, or a task on a cluster, that trains, evaluates and measures one run of a study."""
 
-import gc
 from typing import ClassVar
 
 from pipelines import studies
-from pipelines.core import frameworks
-from pipelines.core.executor import JobError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import MEASURED, open_run
 from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.training.processes import train
+from pipelines.training.processes.node import one_of_many
 from pipelines.training.processes.task import perform
 from pipelines.training.processes.train import TrainTask
 
@@ -60,17 +58,8 @@ def act_on_node(task: StudyTask) -> None:
     Raises:
         JobError: this machine lacks the folder of the study.
     """
-    study = task.folder.parents[1]
-    if not (study / STUDY_FILE.name).exists():
-        raise JobError(f"there is no folder {study}, in which all machines of a study write. Share it among them.")
-    frameworks.load()
-    import keras
-
-    try:
+    with one_of_many(task.folder.parents[1], STUDY_FILE.name):
         act(task)
-    finally:
-        keras.utils.clear_session()
-        gc.collect()
 
 
 if __name__ == "__main__":

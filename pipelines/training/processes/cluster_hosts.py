@@ -16,7 +16,6 @@ from rich.console import Console
 from pipelines.core.cluster_executor import ClusterExecutor, Node
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
-from pipelines.core.executor import Outcome
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
 from pipelines.core.run import open_run
 from pipelines.training import signals
@@ -127,7 +126,7 @@ def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str],
     with task.log.open(encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         while running:
-            for outcome in _finished(executor, console):
+            for outcome in executor.finished(POLL):
                 running -= 1
                 if outcome.key == LEADER:
                     trained = outcome.result == "trained"
@@ -135,14 +134,6 @@ def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str],
                     raise UserError(outcome.error)
             console.out(log.read(), end="")
     return trained
-
-
-def _finished(executor: ClusterExecutor, console: Console) -> list[Outcome]:
-    try:
-        return executor.finished(POLL)
-    except StoppedError as stopped:
-        say(console, f"{stopped.number.name}: finishes the step and saves; a second signal ends at once")
-        raise
 
 
 def _step(task: HostTask) -> int:

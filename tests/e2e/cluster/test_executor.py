@@ -96,8 +96,11 @@ def test_the_end_of_a_driver_ends_its_tasks(cluster, tmp_path, how):
     wait_until(lambda: started.exists() and len(started.read_text().split()) == 2)
     driver.send_signal(how)
     output, _ = driver.communicate(timeout=60)
-    assert driver.returncode == (130 if how == signal.SIGINT else -how), output
-    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for process in started.read_text().split()))
+    assert driver.returncode == (-how if how == signal.SIGKILL else 128 + how), output
+    processes = started.read_text().split()
+    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for process in processes))
+    saved = [tmp_path / f"started-{process}" for process in processes]
+    assert all(path.exists() == (how != signal.SIGKILL) for path in saved)
 
 
 def wait_until(condition, seconds=60):

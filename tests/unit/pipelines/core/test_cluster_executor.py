@@ -241,6 +241,7 @@ def test_tasks_may_save_when_a_signal_comes(opened):
     with pytest.raises(StoppedError):
         stopped(executor, "ab")
     assert ray.events == ["interrupt", "interrupt", "wait for 2", "kill", "kill", "shutdown"]
+    assert ray.reports == ["SIGTERM: tasks that run save and end; a second signal ends them at once"]
 
 
 def test_a_second_signal_ends_tasks_at_once(opened, monkeypatch):
