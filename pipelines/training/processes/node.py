@@ -1,4 +1,4 @@
-"""One of many tasks that a process of a cluster's node performs, one after the other."""
+"""One of many tasks that a process performs one after the other, here or on a node of a cluster."""
 
 import gc
 from collections.abc import Iterator
