@@ -47,6 +47,8 @@ class LocalCluster:
             **SOON,
             "PYTHONPATH": str(ROOT),
             "RAY_TMPDIR": str(self.folder),
+            # Its tasks lock cores that those of another cluster may use too.
+            "TMPDIR": str(self.folder),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),

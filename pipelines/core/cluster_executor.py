@@ -83,7 +83,8 @@ class ClusterExecutor:
             raise
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+    def __exit__(self, *raised: object) -> None:
+        _, error, _ = raised
         try:
             if isinstance(error, StoppedError):
                 self._interrupt(error.number.name)

@@ -12,6 +12,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
+from pipelines.training.signals import SIGNALS
 
 AGAIN = 75
 """Exit status of a process that asks to be restarted, with fresh memory or with other work."""
@@ -49,6 +50,8 @@ def perform(kind: type[Work], act: Callable[[Work], None]) -> NoReturn:
         act: performs the task.
     """
     task = kind.model_validate_json(sys.argv[1])
+    # Ray blocks Ctrl-C in its processes, and children inherit that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     Thread(target=_end_with_parent, name="parent", daemon=True).start()
     if task.cores and hasattr(os, "sched_setaffinity"):
         # This must come before a framework counts the cores and starts its threads.

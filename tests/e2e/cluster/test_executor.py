@@ -30,7 +30,8 @@ def submit(cluster, tmp_path):
         assert "Traceback" not in output
         if status:
             return output
-        (line,) = output.splitlines()
+        # Lines before it report lost processes.
+        *_, line = output.splitlines()
         found = json.loads(line)
         return found["capacity"], found["outcomes"]
 
