@@ -20,6 +20,16 @@ def say(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number of things, such as "1 step" or "2,000 steps".
+
+    Args:
+        number: the number.
+        noun: the noun in the singular.
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def table_console() -> Console:
     """Returns a console for tables on the standard output: as wide as the terminal, or `WIDE` for another program."""
     console = Console()

@@ -4,7 +4,10 @@ tyro matches words to fields and writes the help; pydantic converts and checks e
 on the command line and in a file.
 """
 
+import io
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import tyro
@@ -34,7 +37,13 @@ ABBREVIATIONS = {
     "dataset": "data",
     "epoch": "epochs",
     "gate-bias": "transform-bias",
+    "steps": "epochs",
+    "name": "to",
 }
+# Lines of tyro's boxes: an option without its value; the name of an argument, indented; the frame.
+_NO_VALUE = re.compile(r"Missing value for argument '([^']+)'")
+_NO_ARGUMENT = re.compile(r"^│ {5}([A-Z][A-Z_]*) *│$", re.MULTILINE)
+_BOX = re.compile("[─-╿]")
 
 
 def parse(kind: type[Arguments], arguments: list[str], prog: str, description: str = "") -> Arguments:
@@ -51,8 +60,8 @@ def parse(kind: type[Arguments], arguments: list[str], prog: str, description: s
         The checked arguments.
 
     Raises:
-        UserError: an option is unknown or a value is wrong.
-        SystemExit: after `--help` (status 0), or when a required argument or the value of an option is missing (2).
+        UserError: an option is unknown, a value is wrong, or a value or argument is missing.
+        SystemExit: after `--help`, with status 0.
 
     Example:
         class Arguments(Frozen):
@@ -138,18 +147,34 @@ def _read(
                 fields.append(_field(name, field, given))
         return StructConstructorSpec(dict, tuple(fields))
 
-    values, rest = tyro.cli(
-        kind,
-        args=arguments,
-        prog=prog,
-        description=description,
-        default=MISSING if default is None else default,
-        registry=registry,
-        return_unknown_args=True,
-    )
+    refusal = io.StringIO()
+    try:
+        with redirect_stderr(refusal):
+            values, rest = tyro.cli(
+                kind,
+                args=arguments,
+                prog=prog,
+                description=description,
+                default=MISSING if default is None else default,
+                registry=registry,
+                return_unknown_args=True,
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise _missing(refusal.getvalue(), prog) from None
     if rest:
         raise _unknown(rest[0], kind, chosen, hidden, prog)
     return values
+
+
+def _missing(boxed: str, prog: str) -> UserError:
+    """Returns the error for a value or an argument that is missing, which tyro prints in a box."""
+    if option := _NO_VALUE.search(boxed):
+        return UserError(f"{option[1]} needs a value. `{prog} --help` describes it.")
+    if names := _NO_ARGUMENT.findall(boxed):
+        return UserError(f"missing: {' '.join(names)}. `{prog} --help` describes what is expected.")
+    return UserError(" ".join(_BOX.sub(" ", boxed).split()))
 
 
 def _chosen(kind: type[BaseModel], arguments: list[str], default: BaseModel | None) -> dict[str, type[BaseModel]]:
@@ -201,7 +226,8 @@ def _field(name: str, field: FieldInfo, given: BaseModel | None) -> StructFieldS
     kind: Any = field.annotation
     if kind is not bool and not is_group(kind):
         kind = Annotated[(object, _words(name, field), *field.metadata)]
-    return StructFieldSpec(name, kind, default, field.description)
+    # tyro keeps the line breaks of a docstring, but wraps lines itself.
+    return StructFieldSpec(name, kind, default, " ".join((field.description or "").split()))
 
 
 def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import say
+from pipelines.core.console import counted, say
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
 from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
@@ -213,7 +213,7 @@ def _announce(run: Run, console: Console) -> None:
     say(
         console,
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "
-        f"{data.name}, {epochs} {'epoch' if epochs == 1 else 'epochs'} of {record.steps_per_epoch:,} steps{further}\n"
+        f"{data.name}, {counted(epochs, 'epoch')} of {counted(record.steps_per_epoch, 'step')}{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
     )
     if run.config.validation not in (0, data.counts["validation"]):

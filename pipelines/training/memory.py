@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 
 from highway_keras import HighwayStack
+from highway_keras.models.presets import FAMILIES
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.training.precision import Policy
@@ -39,6 +40,33 @@ def check(net: keras.Model, config: Config, precision: Policy) -> None:
         f"besides the net, and {free / GIGABYTE:.1f} GB are available. Lower --model.width, --model.depth, "
         "--image-size or --batch-size."
     )
+
+
+def check_width(config: Config) -> None:
+    """Refuses a dense net that is too wide for the memory, before its weights are drawn.
+
+    Args:
+        config: net and optimizer; nets that are not dense are left to `check`.
+
+    Raises:
+        UserError: the weights of its layers, their gradient and what the optimizer keeps do not fit.
+    """
+    family, free = FAMILIES.get(config.model.preset.removesuffix("_plain").removesuffix("_residual")), available()
+    if family is None or family.factory == "conv" or free is None:
+        return
+    width, depth = config.model.width or family.arguments["width"], config.model.depth or family.arguments["depth"]
+    # Of each block at least the weights of H.
+    needed = 4 * (depth - 1) * width**2 * (1 if config.freeze else 2 + SLOTS[config.optimizer.name])
+    if needed > free:
+        raise UserError(
+            f"training {config.recipe} takes at least {needed / GIGABYTE:.1f} GB of memory for {depth} layers of "
+            f"{width:,} units, and {free / GIGABYTE:.1f} GB are available. Lower --model.width or --model.depth."
+        )
+
+
+def is_exhausted(error: Exception) -> bool:
+    """Returns whether a framework or NumPy could not get the memory that it asked for."""
+    return isinstance(error, MemoryError) or "Exhausted" in type(error).__name__ or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def state_bytes(net: keras.Model, config: Config) -> int:

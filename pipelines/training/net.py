@@ -12,7 +12,7 @@ from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
-from pipelines.training import optimizers, schedules
+from pipelines.training import memory, optimizers, schedules
 from pipelines.training.data_parallel import DataParallelModel
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
@@ -54,6 +54,12 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
         raise UserError(
             f"the net '{config.model.preset}' cannot be built for {data.name} "
             f"(inputs of {'x'.join(map(str, data.inputs))}, outputs: {outputs}): {error}"
+        ) from error
+    except Exception as error:
+        if not memory.is_exhausted(error):
+            raise
+        raise UserError(
+            f"the net '{preset}' does not fit into memory. Lower --model.width, --model.depth or --image-size."
         ) from error
 
     _check_own(net, preset, data.inputs, outputs)

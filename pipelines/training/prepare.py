@@ -72,6 +72,8 @@ def prepare(config: Config, data_dir: Path | None, devices: int | None = None) -
     check(config, devices)
     machine = environment.machine()
     accelerated = bool(machine.accelerators)
+    if not accelerated:
+        memory.check_width(config)
     with scope(devices or 1):
         net = build(config, data, "float32")
         precision = resolve(config.precision, net, machine)

@@ -11,7 +11,7 @@ from rich.console import Console
 from pipelines import recipes
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import say
+from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative
@@ -302,7 +302,7 @@ def _summary(run: Run) -> str:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")
     return (
-        f"trained {run.record.step:,} steps in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
+        f"trained {counted(run.record.step, 'step')} in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
         f"run directory {run.path}, report {run.path / 'report.md'}\n"
         f"next: highway evaluate {run.path}; highway export {run.path}"
     )

@@ -4,7 +4,11 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from pipelines.core.console import TimeLeftColumn, say, table_console
+from pipelines.core.console import TimeLeftColumn, counted, say, table_console
+
+
+def test_numbers_agree_with_their_nouns():
+    assert [counted(number, "step") for number in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
 
 
 @pytest.fixture

@@ -240,6 +240,28 @@ def test_positional_arguments_are_named_as_such(capsys):
     assert "usage: highway thing" in capsys.readouterr().out
 
 
+def test_what_is_missing_is_named():
+    with pytest.raises(UserError, match=r"^missing: RUN\. `highway thing --help` describes what is expected\.$"):
+        other("--weights", "best")
+    with pytest.raises(UserError, match=r"^--to needs a value\. `highway thing --help` describes it\.$"):
+        other("runs/a", "a.png", "--to")
+
+
+def test_lines_of_help_are_not_those_of_the_docstring(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    class Long(Frozen):
+        """Does a thing."""
+
+        to: Path | None = None
+        """The folder,
+        which may exist."""
+
+    with pytest.raises(SystemExit):
+        parse(Long, ["--help"], "highway thing")
+    assert "The folder, which may exist." in capsys.readouterr().out
+
+
 def test_an_unknown_option_before_positional_arguments_is_reported():
     class Optional(Frozen):
         """Does a thing."""
@@ -251,8 +273,5 @@ def test_an_unknown_option_before_positional_arguments_is_reported():
 
 
 @pytest.mark.parametrize("words", [["demo", "--epochs"], ["--resume"]])
-def test_a_missing_value_ends_in_status_2(words, capsys):
-    with pytest.raises(SystemExit) as caught:
-        parse_train(words)
-    assert caught.value.code == 2
-    assert words[-1] in capsys.readouterr().err
+def test_a_missing_value_is_named(words):
+    assert refused(*words).startswith(f"{words[-1]} needs a value.")

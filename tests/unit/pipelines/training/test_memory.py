@@ -44,6 +44,17 @@ def test_a_net_that_does_not_fit_is_refused_with_the_numbers(net, monkeypatch):
     memory.check(net, config(batch_size=1_000_000), "float32")
 
 
+@pytest.mark.parametrize(("preset", "depth"), [("mnist_dense_10", 400), ("mnist_dense_50_plain", 400)])
+def test_a_net_that_is_too_wide_is_refused_before_it_is_built(monkeypatch, preset, depth):
+    monkeypatch.setattr(memory, "available", lambda: 10**10)
+    wide = config().model_copy(update={"model": ModelConfig(preset=preset, width=4000, depth=depth)})
+    message = r"takes at least 76\.6 GB of memory for 400 layers of 4,000 units, and 10\.0 GB are available"
+    with pytest.raises(UserError, match=message):
+        memory.check_width(wide)
+    memory.check_width(config())
+    memory.check_width(wide.model_copy(update={"model": ModelConfig(preset="cifar10_19", width=4000)}))
+
+
 def test_a_containers_limit_counts_without_the_files_that_it_can_drop(tmp_path):
     (tmp_path / "meminfo").write_text(MEMORY)
     found = lambda: memory.available(tmp_path / "meminfo", tmp_path)  # noqa: E731

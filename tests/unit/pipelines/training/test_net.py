@@ -26,6 +26,18 @@ def test_the_net_has_the_size_of_the_data():
     assert not built.compiled
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 25 GB.")], ids=["NumPy", "JAX"]
+)
+def test_a_net_that_does_not_fit_into_memory_is_reported(monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(net, "from_preset", fail)
+    with pytest.raises(UserError, match="does not fit into memory"):
+        net.build(toy_config(), DATA, "float32")
+
+
 def test_the_seed_decides_the_weights():
     def weights(seed):
         return net.build(toy_config(seed=seed), DATA, "float32").get_weights()
