@@ -75,7 +75,8 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
     epochs = int(np.clip(epochs, FEWEST, MOST))
     if side is None:
         reasons.append(f"inputs of {size} x {size} pixels: the median of the images' shorter sides is {shorter:.0f}")
-    reasons.append(f"{epochs} epochs of about {seconds:.1f} s, for {minutes:g} minutes in all")
+    unit = "minute" if minutes == 1 else "minutes"
+    reasons.append(f"{epochs} epochs of about {seconds:.1f} s, for {minutes:g} {unit} in all")
     return Choice(config.model_copy(update={"epochs": epochs}), tuple(reasons))
 
 

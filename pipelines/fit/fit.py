@@ -15,7 +15,7 @@ from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.multi_label import MultiLabel
 from pipelines.training.train import train
 
-# Fewest validation rows of a table to calibrate probabilities on.
+# Fewest validation examples to calibrate probabilities on.
 CALIBRATED = 50
 
 
@@ -73,7 +73,7 @@ def fit(
     train(prepare.with_prepared(choice.config, own, console), run, console=console)
     if own.counts["test"]:
         _report(evaluate(run), "images", "", console)
-    return export(run, to, gates=True, calibrate=bool(own.counts["validation"]))
+    return export(run, to, gates=True, calibrate=own.counts["validation"] >= CALIBRATED)
 
 
 def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None, console: Console) -> Path:

@@ -182,7 +182,9 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """Fits the temperature: the number by which logits are divided to calibrate the probabilities.
 
-    It minimizes the mean cross-entropy, and leaves the order of the classes as it is.
+    It minimizes the mean cross-entropy, and leaves the order of the classes as it is. Labels count as right with the
+    probability (n + 1) / (n + 2) alone, as if one more example were right and one wrong: otherwise a net that is right
+    on all of a few examples would become certain of everything.
 
     Args:
         logits: float [n, classes], of held-out examples: on training examples, a net is more often right.
@@ -195,18 +197,21 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         fit_temperature(10 * logits, labels) / fit_temperature(logits, labels)  # 10
 
     Reference:
-        Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, section 4.2.
+        Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, section 4.2; Platt 1999,
+        "Probabilistic Outputs for Support Vector Machines", section 2.2.
     """
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
-    logits = logits.astype(np.float64)
+    logits, doubt = logits.astype(np.float64), 1 / (len(labels) + 2)
 
     def loss(log_temperature: float) -> float:
+        scaled = logits / math.exp(log_temperature)
         if labels.ndim == 2:
-            return cross_entropy(logits / math.exp(log_temperature), labels)
-        scaled = log_softmax(logits / math.exp(log_temperature), axis=1)
-        return float(-scaled[np.arange(len(labels)), labels].mean())
+            return cross_entropy(scaled, labels * (1 - 2 * doubt) + doubt)
+        right = log_softmax(scaled, axis=1)[np.arange(len(labels)), labels]
+        wrong = np.log(np.maximum(-np.expm1(right), np.finfo(np.float64).tiny))
+        return -float(((1 - doubt) * right + doubt * wrong).mean())
 
     return float(math.exp(minimize_scalar(loss, bounds=(-math.log(20), math.log(20)), method="bounded").x))
 

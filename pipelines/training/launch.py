@@ -209,7 +209,8 @@ def _fitted(run: Run, examples: Examples | Stream) -> Fitted:
 def _announce(run: Run, console: Console) -> None:
     record, data, epochs = run.record, run.record.data, run.config.epochs
     rest = data.counts["train"] % run.config.batch_size
-    further = f"; {rest} more examples start the next epoch" if rest and epochs > 1 else ""
+    start = "example starts" if rest == 1 else "examples start"
+    further = f"; {rest} more {start} the next epoch" if rest and epochs > 1 else ""
     say(
         console,
         f"{run.config.recipe}: {record.parameters:,} parameters, {data.counts['train']:,} training examples of "

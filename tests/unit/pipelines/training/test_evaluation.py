@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from pipelines.core.errors import UserError
 from pipelines.training import evaluation
@@ -116,3 +117,24 @@ def test_a_regression_survives_a_round_trip_through_its_file(tmp_path):
 def test_the_table_of_a_regression_shows_the_errors():
     shown = table(forecast([[2.0], [2.0], [5.0], [3.0]]))
     assert [list(column.cells) for column in shown.columns] == [["4"], ["1.871"], ["1.5"], ["0.2222"]]
+
+
+@pytest.mark.parametrize("count", [18, 200])
+def test_a_net_that_is_right_on_all_of_a_few_examples_does_not_become_certain(count):
+    random = np.random.default_rng(count)
+    labels = random.integers(0, 5, count)
+    logits = random.normal(0, 0.3, (count, 5))
+    logits[np.arange(count), labels] += random.uniform(2, 4, count)
+    temperature = evaluation.fit_temperature(logits, labels)
+    confidence = softmax(logits / temperature, axis=1)[np.arange(count), labels]
+    assert confidence.mean() == pytest.approx((count + 1) / (count + 2), rel=0.01)
+    several = np.eye(5, dtype=np.uint8)[labels]
+    assert evaluation.fit_temperature(logits - 1, several) > 0.1
+
+
+def test_a_temperature_restores_probabilities():
+    random = np.random.default_rng(0)
+    logits = random.normal(0, 2, (3000, 4))
+    labels = np.array([random.choice(4, p=row) for row in softmax(logits, axis=1)])
+    assert evaluation.fit_temperature(logits, labels) == pytest.approx(1, abs=0.1)
+    assert evaluation.fit_temperature(5 * logits, labels) == pytest.approx(5, rel=0.1)
