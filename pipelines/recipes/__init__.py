@@ -9,6 +9,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from pipelines.core import user_code
 from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
@@ -48,6 +49,17 @@ def get(name: str) -> Recipe:
     if name not in _RECIPES:
         raise unknown("recipe", name, names())
     return _RECIPES[name][0]
+
+
+def check_preset(config: Config) -> None:
+    """Refuses a preset that does not exist, before a framework is loaded; the user's own functions are not looked up.
+
+    Raises:
+        UserError: no recipe has this preset, and every preset is that of a recipe.
+    """
+    presets = {recipe.config.model.preset for recipe, _ in _RECIPES.values()}
+    if config.model.preset not in presets and not user_code.is_function(config.model.preset):
+        raise unknown("preset", config.model.preset, presets)
 
 
 def named_recipe(word: str) -> Recipe:

@@ -222,7 +222,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     Raises:
         UserError: the recipe is missing or unknown, a field is unknown, a value is out of range, or a resumed run is
             overridden.
-        SystemExit: after `--help` (status 0), or when the value of an option is missing (2).
+        SystemExit: after `--help`, with status 0.
 
     Example:
         parse_train(["mnist_conv_32", "--epochs", "2", "--optimizer.learning-rate", "0.02"]).config
@@ -258,6 +258,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     about = f"Trains the net of the recipe {recipe.name} ({recipe.source})."
     chosen = parse_over(NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
+    recipes.check_preset(config)
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another folder.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})

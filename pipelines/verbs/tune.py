@@ -103,7 +103,7 @@ def parse_tune(words: list[str]) -> TuneArguments:
     Raises:
         UserError: the recipe is missing or unknown, an option is unknown, a value is out of range, or a hyperparameter
             has no effect.
-        SystemExit: `--help` was printed (status 0), or the value of an option is missing (2).
+        SystemExit: after `--help`, with status 0.
 
     Example:
         parse_tune(["demo", "--trials", "30", "--search.transform-bias", "-5", "-1"]).search.plan.trials  # 30
@@ -127,6 +127,7 @@ def parse_tune(words: list[str]) -> TuneArguments:
 
 def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
     config = Config(**{field: getattr(parsed, field) for field in Config.model_fields})
+    recipes.check_preset(config)
     space.check(parsed.search, config)
     if parsed.algorithm == "hyperband" and parsed.trials:
         raise UserError("Hyperband derives the number of trials from --epochs. Leave out --trials.")

@@ -291,16 +291,9 @@ def test_a_search_stops_on_a_signal_and_retrains_the_best_at_its_end(start, tmp_
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--data no_such_data", "there is no data set 'no_such_data'"),
-        ("--model.preset no_such_net", "There is no such preset"),
-    ],
-)
-def test_a_search_without_trainable_settings_is_refused(toy, tmp_path, words, message):
-    plan = parse_tune([str(toy / "toy.json"), *words.split()]).search.plan
-    with pytest.raises(UserError, match=message):
+def test_a_search_without_trainable_settings_is_refused(toy, tmp_path):
+    plan = parse_tune([str(toy / "toy.json"), "--data", "no_such_data"]).search.plan
+    with pytest.raises(UserError, match="there is no data set 'no_such_data'"):
         opened(plan, tmp_path, None)
 
 

@@ -96,7 +96,8 @@ OTHER_SUMS = {
     "pipelines.data.mixing",  # mixup
     "pipelines.data.rand_augment",  # contrast, saturation and sharpness
     "pipelines.studies.papers.factors.forecasts",  # exponential mean
-    "pipelines.training.rate_finder",  # the same
+    "pipelines.training.evaluation",  # a label that is right with some probability
+    "pipelines.training.rate_finder",  # exponential mean
 }
 
 # Products of the form of a gate's slope that mean something else.

@@ -41,7 +41,7 @@ stages = st.builds(
 )
 models = st.builds(
     ModelConfig,
-    preset=names,
+    preset=st.sampled_from(("mnist_conv_16", "cifar10_19_plain")) | names.map("module:{}".format),
     depth=maybe(counts),
     width=maybe(counts),
     activation=maybe(names),

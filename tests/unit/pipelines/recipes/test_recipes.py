@@ -2,6 +2,7 @@
 
 import pytest
 
+from highway_keras import presets
 from pipelines import recipes
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
@@ -176,3 +177,11 @@ def test_each_net_of_the_library_has_a_recipe_of_its_name():
     import highway_keras
 
     assert {recipes.get(name).config.model.preset for name in highway_keras.presets()} == set(highway_keras.presets())
+
+
+def test_presets_are_checked_without_the_library():
+    for preset in presets():
+        recipes.check_preset(recipes.get("demo").config.model_copy(update={"model": ModelConfig(preset=preset)}))
+    recipes.check_preset(recipes.get("demo").config.model_copy(update={"model": ModelConfig(preset="mine:net")}))
+    with pytest.raises(UserError, match="there is no preset 'cifar10_9'"):
+        recipes.check_preset(recipes.get("demo").config.model_copy(update={"model": ModelConfig(preset="cifar10_9")}))
