@@ -42,7 +42,10 @@ class ModelState(Generic[T]):
 
     release: Release = field(default_factory=Release)
     served: dict[int, T] = field(default_factory=dict)
-    failed: dict[int, Refusal] = field(default_factory=dict)
+    failures: dict[int, Refusal] = field(default_factory=dict)
+    """Versions in the repository that could not be opened."""
+    uncopied: dict[int, Refusal] = field(default_factory=dict)
+    """Versions of the bucket that the repository is a copy of which were not copied as they are there."""
     loading: int | None = None
     problem: str = ""
     """Problem with the model's folder or its release, while loaded versions stay in service."""
@@ -52,6 +55,11 @@ class ModelState(Generic[T]):
     """Identity of the folder that held the versions."""
     missing_since: float | None = None
     """Time, by `monotonic`, at which the served versions were first found removed without a replacement."""
+
+    @property
+    def failed(self) -> dict[int, Refusal]:
+        """Versions that are not served as they are."""
+        return self.failures | self.uncopied
 
     def statuses(self, problem: str = "") -> list[VersionStatus]:
         """Returns the status of every known version, newest first.
