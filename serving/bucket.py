@@ -219,7 +219,8 @@ class _Copy:
             self._refuse(name, number, reason)
 
     def _refuse(self, name: str, number: int, reason: str) -> None:
-        self.after.refused.setdefault(name, {})[number] = reason
+        # Damaged files may be quoted, which hold anything.
+        self.after.refused.setdefault(name, {})[number] = reason.encode(errors="backslashreplace").decode()
 
     def _download(self, key: str, target: Path, objects: Objects) -> str:
         """Copies a version, unless it has been; returns why it is refused, if it is."""

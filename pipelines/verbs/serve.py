@@ -111,11 +111,13 @@ def main(arguments: list[str]) -> None:
 
 
 def _options(given: Arguments) -> "EndpointOptions":
+    from serving.bucket import is_url
     from serving.endpoint.options import EndpointOptions
 
-    same = given.model_dump(exclude={"key", "origins", "quiet"})
+    same = given.model_dump(exclude={"models", "key", "origins", "quiet"})
     return EndpointOptions(
         **same,
+        models=given.models if is_url(given.models) else Path(given.models),
         key=None if given.key == "none" else os.environ.get(API_KEY) or None,
         admit_everyone=given.key == "none",
         origins=tuple(origin for origin in given.origins if origin != "none") if given.origins else None,

@@ -255,10 +255,11 @@ class Catalog(Generic[T]):
 
     @staticmethod
     def _refuse_uncopied(state: ModelState[T], name: str, uncopied: Mapping[int, str]) -> None:
-        for version, reason in uncopied.items():
-            if version not in state.uncopied or state.uncopied[version].reason != reason:
-                log.error("version refused", extra={"model": name, "version": version, "why": reason})
-        state.uncopied = {version: Refusal(reason) for version, reason in uncopied.items()}
+        refused = {version: Refusal(error_reason(ModelError(reason))) for version, reason in uncopied.items()}
+        for version, refusal in refused.items():
+            if state.uncopied.get(version) != refusal:
+                log.error("version refused", extra={"model": name, "version": version, "why": refusal.reason})
+        state.uncopied = refused
 
     def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
         """Handles a model without versions, and returns the problem."""

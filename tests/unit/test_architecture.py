@@ -72,6 +72,9 @@ BY_NAME = {
     "pipelines.verbs.completion",
 }
 
+# Modules that import fsspec, which only URLs need.
+ON_BUCKETS = {"serving.bucket"}
+
 # Modules that import Ray, when they are asked to: it takes seconds, and is not installed with the program.
 ON_RAY = {"pipelines.core.cluster"}
 
@@ -79,7 +82,7 @@ ON_RAY = {"pipelines.core.cluster"}
 # that a process gets from its parent.
 OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
 
-# Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
+# Packages in requirements/serving.in, tracing.in and buckets.in, and the modules of another name that they install, with the
 # dependencies that the endpoint uses directly.
 SERVING_MODULES = {
     "fastapi": {"fastapi", "starlette"},
@@ -88,6 +91,7 @@ SERVING_MODULES = {
     "opentelemetry-sdk": {"opentelemetry"},
     "pillow": {"PIL"},
     "protobuf": {"google"},
+    "s3fs": {"fsspec"},
 }
 
 # Sums that have the form of the highway equation and mean something else.
@@ -275,7 +279,7 @@ def test_the_library_needs_its_exceptions():
 
 
 def test_the_endpoint_imports_only_its_requirements():
-    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing"))
+    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing", "buckets"))
     packages = re.findall(r"^([a-z][\w-]*)", text, re.MULTILINE)
     assert packages
     allowed = set().union(*(SERVING_MODULES.get(name, {name.replace("-", "_")}) for name in packages))
@@ -314,6 +318,15 @@ def test_ray_is_imported_in_few_places_and_only_when_it_is_used():
     for module in ON_RAY:
         top = ast.parse(sources()[module].read_text()).body
         assert not [name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "ray"]
+
+
+def test_fsspec_is_imported_in_few_places_and_only_when_it_is_used():
+    assert {module for module in sources() if "fsspec" in imports(module)} == ON_BUCKETS
+    for module in ON_BUCKETS:
+        top = ast.parse(sources()[module].read_text()).body
+        assert not [
+            name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "fsspec"
+        ]
 
 
 def test_modules_are_imported_by_name_in_few_places():
