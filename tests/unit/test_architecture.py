@@ -82,8 +82,8 @@ ON_RAY = {"pipelines.core.cluster"}
 # that a process gets from its parent.
 OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
 
-# Packages in requirements/serving.in, tracing.in and buckets.in, and the modules of another name that they install, with the
-# dependencies that the endpoint uses directly.
+# Packages in requirements/serving.in, tracing.in and buckets.in, and the modules of another name that they install,
+# with the dependencies that the endpoint uses directly.
 SERVING_MODULES = {
     "fastapi": {"fastapi", "starlette"},
     "grpcio": {"grpc"},
@@ -324,9 +324,7 @@ def test_fsspec_is_imported_in_few_places_and_only_when_it_is_used():
     assert {module for module in sources() if "fsspec" in imports(module)} == ON_BUCKETS
     for module in ON_BUCKETS:
         top = ast.parse(sources()[module].read_text()).body
-        assert not [
-            name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "fsspec"
-        ]
+        assert "fsspec" not in {name.name for node in top if isinstance(node, ast.Import) for name in node.names}
 
 
 def test_modules_are_imported_by_name_in_few_places():
