@@ -90,6 +90,7 @@ EXPOSE 8501
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
     "exec 3<>/dev/tcp/127.0.0.1/8501; printf 'GET /v2/health/live HTTP/1.0\\r\\n\\r\\n' >&3; read -r _ status _ <&3; [ \"$status\" = 200 ]"]
 # Runs on a read-only file system with a writable /tmp, for the shared metrics of --workers, and for the copy of a bucket.
+# For a bucket: --entrypoint highway, and as arguments serve s3://BUCKET/models --host 0.0.0.0 --origins none.
 # Access must be configured at deployment: set HIGHWAY_API_KEY, or add --key-file FILE or --key none. Another --origins
 # replaces this one.
 ENTRYPOINT ["highway", "serve", "/models", "--host", "0.0.0.0", "--origins", "none"]

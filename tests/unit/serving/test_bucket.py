@@ -79,8 +79,8 @@ def test_a_damaged_upload_is_refused_until_it_is_mended(remote, content, reads, 
     else:
         remote.put("tiny/2/model.onnx", {"shorter": good[:-1], "longer": good + b"!", "other": b"?" + good[1:]}[damage])
     reason = remote.check().refused["tiny"][2]
-    assert reason.startswith("memory://bucket/models/tiny/2/model.onnx is" if damage != "longer" else "memory://")
-    assert str(remote.copy) not in reason
+    assert reason.startswith("memory://bucket/models/tiny/2/model.onnx ")
+    assert ("Upload it again" in reason) == (damage != "other")
     # Only a file of the right size is read at all.
     assert ("tiny/2/model.onnx" in reads) == (damage == "other")
     assert remote.copied() == [1]
