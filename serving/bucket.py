@@ -42,7 +42,7 @@ class BucketError(ServingError):
 
 
 class Report(BaseModel):
-    """What a check of a bucket found."""
+    """Result of a check of a bucket."""
 
     complete: bool = True
     """Whether a check has ended; until then, versions may be missing in the copy."""
