@@ -181,7 +181,9 @@ class _Copy:
     def follow(self, name: str, objects: Objects) -> None:
         """Makes the copy of a model that of its objects."""
         model, there = self.folder / name, _versions(objects)
-        content = self._release(name, objects)
+        described = {path: entry for path, entry in objects.items() if path == release.NAME}
+        key, stamp = f"{name}/{release.NAME}", _stamp(described)
+        content = self._release(key, stamp, described)
         pinned, readable = _pinned(content)
         copied: set[int] = set()
         for number in sorted(there if pinned is None else pinned, reverse=True):
@@ -198,6 +200,7 @@ class _Copy:
             (model / release.NAME).unlink(missing_ok=True)
         elif model.is_dir() and content != _content(model / release.NAME):
             _write(model / release.NAME, content)
+        self.after.seen[key] = stamp
         for number in repository.versions(model):
             # Until a wanted version is there, those before it stay.
             if number not in there or (readable and copied and number not in copied):
@@ -255,13 +258,11 @@ class _Copy:
             version.rename(target)
         return ""
 
-    def _release(self, name: str, objects: Objects) -> bytes | None:
+    def _release(self, key: str, stamp: str, objects: Objects) -> bytes | None:
         """Returns the content of the release of a model, if it has one."""
-        if release.NAME not in objects:
+        if not objects:
             return None
-        key, stamp = f"{name}/{release.NAME}", _stamp({release.NAME: objects[release.NAME]})
         content = _content(self.folder / key) if self.before.seen.get(key) == stamp else None
-        self.after.seen[key] = stamp
         return self._read(objects[release.NAME], release.LARGEST) if content is None else content
 
     def _read(self, entry: Mapping[str, Any], limit: int) -> bytes:

@@ -173,6 +173,20 @@ def test_a_connection_that_breaks_is_tried_again(remote, content, monkeypatch):
     assert remote.copied() == [1]
 
 
+def test_a_release_that_could_not_be_written_is_read_again(remote, content, monkeypatch):
+    remote.upload(make_version(content, 1), "tiny/1")
+    remote.put("tiny/release.json", b'{"versions": [1]}')
+    remote.check()
+    remote.upload(make_version(content, 2), "tiny/2")
+    remote.put("tiny/release.json", b'{"versions": [2]}')
+    with monkeypatch.context() as patched:
+        patched.setattr(bucket, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        assert "models/tiny cannot be copied (OSError: [Errno 28] No space left on device)" in remote.check().problem
+    assert remote.check().problem == ""
+    assert release.read(remote.copy / "tiny").versions == (2,)
+    assert remote.copied() == [2]
+
+
 def test_names_lead_nowhere_else(remote, content, tmp_path, monkeypatch):
     monkeypatch.setattr(signature, "MANIFEST", 3000)
     outside = make_version(content, 1)
