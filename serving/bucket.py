@@ -132,8 +132,8 @@ def synchronize(url: str, folder: Path, before: Report) -> Report:
         The new report.
 
     Example:
-        folder = prepare("s3://bucket/models")
-        write_report(folder, synchronize("s3://bucket/models", folder, read_report(folder)))
+        with tempfile.TemporaryDirectory() as folder:
+            report = synchronize("memory://models", Path(folder), Report())
     """
     with locked(folder / _BUSY):
         for left in folder.glob(f"{_ASIDE}*"):

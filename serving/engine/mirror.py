@@ -25,9 +25,8 @@ class Mirror:
         folder: its copy.
 
     Example:
-        mirror = Mirror("s3://bucket/models", prepare("s3://bucket/models"))
-        catalog = Catalog(mirror.folder, open_model, mirror=mirror)
-        catalog.start_polling(seconds=1.0)
+        mirror = Mirror("s3://bucket/models", Path("copy"))
+        assert not mirror.report().complete
     """
 
     def __init__(self, url: str, folder: Path) -> None:
