@@ -90,16 +90,17 @@ def test_one_process_checks_the_bucket_and_another_takes_over(tmp_path, content,
     first, second = Mirror(url, folder), Mirror(url, folder)
     first.start()
     eventually((folder / "tiny" / "1").is_dir)
+    calls, call = [], second._children.call
+    monkeypatch.setattr(second._children, "call", lambda *words: calls.append(words) or call(*words))
     second.start()
     eventually(lambda: second.report().complete)
-    assert second._found is None
     # The system kills the process that reads the bucket: another is started.
     with monkeypatch.context() as patched:
         patched.setattr(first._children, "call", killed)
         eventually(lambda: "was killed" in second.report().problem)
     eventually(lambda: second.report().problem == "")
+    assert calls == []
     first.close()
-    eventually(lambda: second._found is not None)
     add(tmp_path / "models", content, 2)
     eventually((folder / "tiny" / "2").is_dir)
     second.close()
