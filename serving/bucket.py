@@ -312,7 +312,8 @@ def _explained(url: str, error: Exception) -> ServingError:
     # botocore's and Google's errors have no class in common, and are not imported.
     kind = type(error).__name__
     if isinstance(error, (FileNotFoundError, ValueError)) or kind == "ParamValidationError":
-        return BucketError(f"{url} cannot be found: {str(error).rstrip('.')}. Check the URL.")
+        why = "its bucket has no valid name" if kind == "ParamValidationError" else str(error).rstrip(".")
+        return BucketError(f"{url} cannot be found: {why}. Check the URL.")
     if isinstance(error, PermissionError) or kind.endswith("CredentialsError"):
         return BucketError(
             f"{url} cannot be read: {str(error).rstrip('.')}. Give credentials as the bucket's own tools take them: "

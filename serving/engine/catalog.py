@@ -44,7 +44,7 @@ class Catalog(Generic[T]):
             the files change, after an `UnavailableError` at every check, and after anything but a `ModelError` from
             time to time.
         patience: seconds, instead of `PATIENCE`.
-        mirror: copies a bucket to the repository, if it is that of a bucket; runs while the catalog polls.
+        mirror: copies a bucket to the repository; runs while the catalog polls.
 
     Example:
         catalog = Catalog(Path("models"), open_model)
@@ -62,8 +62,7 @@ class Catalog(Generic[T]):
         self.root = root
         self.problem = ""
         """Problem with the repository, while loaded versions stay in service."""
-        self._open = open_version
-        self._patience = patience
+        self._open, self._patience = open_version, patience
         self._mirror = mirror
         # Replaced as a whole or entry by entry, never while another thread iterates over it.
         self._models: dict[str, ModelState[T]] = {}
@@ -234,7 +233,8 @@ class Catalog(Generic[T]):
             if on_disk or uncopied:
                 # Listed from now on, even while its first version is being loaded.
                 self._models[name] = state
-            self._refuse_uncopied(state, name, uncopied)
+            for version, reason in state.set_uncopied(uncopied).items():
+                log.error("version refused", extra={"model": name, "version": version, "why": reason})
             if on_disk:
                 state.folder_id = repository.identity(folder)
                 problem = self._refresh_versions(state, folder, on_disk)
@@ -252,14 +252,6 @@ class Catalog(Generic[T]):
         if name in self._models and not (state.served or state.failed or problem):
             log.info("model removed", extra={"model": name})
             del self._models[name]
-
-    @staticmethod
-    def _refuse_uncopied(state: ModelState[T], name: str, uncopied: Mapping[int, str]) -> None:
-        refused = {version: Refusal(error_reason(ModelError(reason))) for version, reason in uncopied.items()}
-        for version, refusal in refused.items():
-            if state.uncopied.get(version) != refusal:
-                log.error("version refused", extra={"model": name, "version": version, "why": refusal.reason})
-        state.uncopied = refused
 
     def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
         """Handles a model without versions, and returns the problem."""

@@ -90,3 +90,5 @@ def test_what_cannot_be_served_is_said_at_the_start(bucket, tmp_path, monkeypatc
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(BucketError, match=r"cannot be read: Unable to locate credentials. Give credentials as"):
         check(url)
+    with pytest.raises(BucketError, match=r"cannot be found: its bucket has no valid name. Check the URL\.$"):
+        check("s3://no_bucket!/models")
