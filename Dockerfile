@@ -31,10 +31,11 @@ FROM packages AS endpoint-packages
 COPY requirements/serving.lock requirements.lock
 RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
 COPY . .
-# Leaves out Keras, which only the library needs, and removes tests of packages and ONNX Runtime's model-making tools.
+# Leaves out Keras, which only the library needs, and removes tests of packages, ONNX Runtime's model-making tools, and
+# what botocore knows of Amazon's services but for S3 and those that give credentials, whose names start with s too.
 RUN pip --python /opt/highway/bin/python install --no-deps . && \
     find /opt/highway/lib -type d \( -name tests -o -path '*/onnxruntime/transformers' -o -path '*/onnxruntime/tools' \
-    -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' \) -prune -exec rm -r {} + && \
+    -o -path '*/onnxruntime/quantization' -o -path '*/onnxruntime/datasets' -o -path '*/botocore/data/[!s]*' \) -prune -exec rm -r {} + && \
     /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/highway/sbom.cdx.json /opt/highway/bin/python
 
 FROM ${PYTHON_IMAGE} AS train
@@ -82,13 +83,14 @@ LABEL org.opencontainers.image.title="highway-tf-serving" \
 FROM ${PYTHON_IMAGE} AS endpoint
 RUN useradd --no-create-home --uid 10001 highway
 COPY --from=endpoint-packages /opt/highway /opt/highway
-ENV PATH=/opt/highway/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1
+ENV PATH=/opt/highway/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1 XDG_CACHE_HOME=/tmp/cache
 USER 10001
 EXPOSE 8501
 # By the shell: a Python would take more processor time than most predictions.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
     "exec 3<>/dev/tcp/127.0.0.1/8501; printf 'GET /v2/health/live HTTP/1.0\\r\\n\\r\\n' >&3; read -r _ status _ <&3; [ \"$status\" = 200 ]"]
-# Runs on a read-only file system with a writable /tmp, for the shared metrics of --workers.
+# Runs on a read-only file system with a writable /tmp, for the shared metrics of --workers, and for the copy of a bucket.
+# For a bucket: --entrypoint highway, and as arguments serve s3://BUCKET/models --host 0.0.0.0 --origins none.
 # Access must be configured at deployment: set HIGHWAY_API_KEY, or add --key-file FILE or --key none. Another --origins
 # replaces this one.
 ENTRYPOINT ["highway", "serve", "/models", "--host", "0.0.0.0", "--origins", "none"]

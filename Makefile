@@ -121,8 +121,9 @@ lock: install  ## Resolve the dependencies anew
 	    --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/uv.lock
 	echo cyclonedx-bom | $(BIN)/uv pip compile - --universal --python-version 3.13 --generate-hashes --no-emit-index-url --upgrade \
 	    --quiet --custom-compile-command "make lock" --output-file requirements/sbom.lock
-	$(BIN)/uv pip compile requirements/serving.in requirements/tracing.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/serving.lock
+	$(BIN)/uv pip compile requirements/serving.in requirements/tracing.in requirements/buckets.in --constraint requirements/cpu.lock \
+	    --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" \
+	    --output-file requirements/serving.lock
 	$(BIN)/uv pip compile requirements/docs.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
 	    --output-file requirements/docs.lock

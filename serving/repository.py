@@ -9,6 +9,20 @@ from serving import manifest
 from serving.errors import ModelError
 
 
+def is_version(name: str) -> bool:
+    """Returns whether a name in a model's folder is a version: a positive integer."""
+    return name.isascii() and name.isdecimal() and int(name) > 0 and str(int(name)) == name
+
+
+def is_model_name(name: str) -> bool:
+    """Returns whether a name in a repository may be a model: it is not hidden, and is text.
+
+    Names appear in JSON, metrics and URLs, so they must be UTF-8.
+    """
+    # A new file system has an unreadable lost+found.
+    return bool(name) and not name.startswith(".") and name != "lost+found" and _is_text(name)
+
+
 def versions(folder: Path) -> list[int]:
     """Returns the versions in a model's folder, ascending; only positive integers are versions.
 
@@ -17,7 +31,7 @@ def versions(folder: Path) -> list[int]:
     """
     if not folder.is_dir():
         return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if _is_version(entry.name) and entry.is_dir())
+    return sorted(int(entry.name) for entry in folder.iterdir() if is_version(entry.name) and entry.is_dir())
 
 
 def folders(root: Path) -> list[Path]:
@@ -27,12 +41,7 @@ def folders(root: Path) -> list[Path]:
         OSError: the repository cannot be read, or is not a folder.
     """
     with os.scandir(root) as entries:
-        # Names appear in JSON, metrics and URLs, so they must be UTF-8. A new file system has an unreadable lost+found.
-        names = sorted(
-            entry.name
-            for entry in entries
-            if not entry.name.startswith(".") and entry.name != "lost+found" and _is_text(entry.name)
-        )
+        names = sorted(entry.name for entry in entries if is_model_name(entry.name))
     return [root / name for name in names if _may_be_folder(root / name)]
 
 
@@ -101,10 +110,6 @@ def find(path: Path) -> Path:
         f"{path} is not a model: expected a version folder with {manifest.NAME}, or a folder of versions "
         "(1, 2, ...). Make one with `highway export`."
     )
-
-
-def _is_version(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and int(name) > 0 and str(int(name)) == name
 
 
 def _may_be_folder(path: Path) -> bool:

@@ -66,14 +66,16 @@ class Endpoint:
     """`highway serve` as a user starts it; stopped at the end of the block.
 
     Args:
-        models: the repository.
+        models: the repository, or its URL.
         log: file for its output.
         words: further arguments of the command.
         environment: further environment variables.
     """
 
-    def __init__(self, models: Path, log: Path, *words: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "pipelines", "serve", str(models), "--port", "0", *words]
+    program = ("-m", "pipelines")
+
+    def __init__(self, models: Path | str, log: Path, *words: str, **environment: str) -> None:
+        command = [sys.executable, *self.program, "serve", str(models), "--port", "0", *words]
         self._log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=file)

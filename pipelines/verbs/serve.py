@@ -23,8 +23,9 @@ DEFAULT = Path("models")
 class Arguments(Frozen):
     """Serves all models of a repository: image files, TF Serving's REST paths, Open Inference Protocol, web page."""
 
-    models: tyro.conf.Positional[Path] = DEFAULT
-    """The model repository, with one folder per model; without a folder `models`, the trained nets of the package."""
+    models: tyro.conf.Positional[str] = str(DEFAULT)
+    """The model repository, with one folder per model, or its URL in a bucket, such as s3://BUCKET/models; without a
+    folder `models`, the trained nets of the package."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
     """What computes predictions: ONNX Runtime in this process, or a TF Serving server on the same repository."""
     address: str | None = None
@@ -85,7 +86,7 @@ def main(arguments: list[str]) -> None:
         arguments: the words after `highway serve`.
 
     Raises:
-        UserError: a folder or key is missing, the address cannot be used, or access is not configured.
+        UserError: a folder, bucket or key is missing, the address cannot be used, or access is not configured.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
     if not given.trust and "--trust" in arguments:
@@ -98,7 +99,7 @@ def main(arguments: list[str]) -> None:
 
     try:
         options = _options(given)
-        if given.models == DEFAULT and not given.models.exists() and str(DEFAULT) not in arguments:
+        if given.models == str(DEFAULT) and not DEFAULT.exists() and str(DEFAULT) not in arguments:
             options = replace(options, models=repository.pretrained())
             _say(f"there is no folder {DEFAULT}: serving the nets that come with the package")
         configure_log(quiet=given.quiet)
@@ -110,11 +111,13 @@ def main(arguments: list[str]) -> None:
 
 
 def _options(given: Arguments) -> "EndpointOptions":
+    from serving.bucket import is_url
     from serving.endpoint.options import EndpointOptions
 
-    same = given.model_dump(exclude={"key", "origins", "quiet"})
+    same = given.model_dump(exclude={"models", "key", "origins", "quiet"})
     return EndpointOptions(
         **same,
+        models=given.models if is_url(given.models) else Path(given.models),
         key=None if given.key == "none" else os.environ.get(API_KEY) or None,
         admit_everyone=given.key == "none",
         origins=tuple(origin for origin in given.origins if origin != "none") if given.origins else None,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from serving.bucket import is_url
 from serving.errors import ServingError
 
 # Names under which this machine reaches itself.
@@ -27,8 +28,8 @@ class EndpointOptions:
         EndpointOptions(models=Path("models"), host="0.0.0.0", key="secret", origins=())
     """
 
-    models: Path
-    """The model repository."""
+    models: Path | str
+    """The model repository: a folder, or the URL of one in a bucket."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
     """What computes predictions: ONNX Runtime in this process, or a TF Serving server."""
     address: str | None = None
@@ -106,6 +107,11 @@ class EndpointOptions:
             if self.address is not None:
                 raise EndpointError("--address is for a TF Serving server. Add --backend tf-serving, or leave it out.")
             return
+        if is_url(str(self.models)):
+            raise EndpointError(
+                f"TF Serving would have to read {self.models} too. Copy the bucket to a folder that both see, for "
+                "example with `aws s3 sync`, and name that folder."
+            )
         given = self.address or ""
         try:
             parts = urlsplit(given if "://" in given else f"//{given}")

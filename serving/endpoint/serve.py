@@ -9,16 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving import manifest, memory, repository, signature
+from serving import bucket, manifest, memory, repository, signature
 from serving.endpoint.options import EndpointError, EndpointOptions
 from serving.endpoint.workers import supervise
 from serving.engine.crashes import Crashes
+from serving.engine.mirror import INTERVAL
+from serving.engine.processes import ChildProcesses, EndedError
 from serving.keys import Keys, KeysError
 
 if TYPE_CHECKING:
     from serving.engine.settings import Limits
     from serving.http.app import OtherServer
 
+# Seconds that a bucket has to answer before the endpoint starts without it.
+ANSWER = 20.0
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
 
@@ -36,9 +40,14 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
         The exit status of the workers, if there are several.
 
     Raises:
-        EndpointError: a folder or key is missing, or an address cannot be used.
+        EndpointError: a folder, bucket or key is missing, or an address cannot be used.
     """
-    check_models(options.models, say)
+    url = str(options.models) if bucket.is_url(str(options.models)) else None
+    if url is None:
+        models = Path(options.models)
+        check_models(models, say)
+    else:
+        models = check_bucket(url, say)
     if options.workers > 1 and not hasattr(os, "fork"):
         raise EndpointError(
             "--workers needs a system with fork. Start several endpoints behind a load balancer instead."
@@ -49,11 +58,12 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
     grpc_address = _shown(reserved) if reserved else None
     also = f" and grpc://{grpc_address}" if grpc_address else ""
     say(f"serving {options.models} at http://{_shown(listening)}{also}")
+    work = partial(_serve, options, models=models, url=url, trust=trust, listening=listening, grpc_address=grpc_address)
     if options.workers == 1:
-        _serve(options, trust, listening, grpc_address)
+        work()
         return 0
     crashes = Crashes(options.workers)
-    return supervise(partial(_serve, options, trust, listening, grpc_address, crashes), options.workers, crashes)
+    return supervise(partial(work, crashes=crashes), options.workers, crashes)
 
 
 def check_models(models: Path, say: Callable[[str], object]) -> None:
@@ -84,6 +94,35 @@ def check_models(models: Path, say: Callable[[str], object]) -> None:
         say(f"{problem} It is checked every second.")
 
 
+def check_bucket(url: str, say: Callable[[str], object]) -> Path:
+    """Checks that a URL is that of a model repository, which may still be empty, or out of reach for now.
+
+    Args:
+        url: the URL.
+        say: takes a line for the user if there are no models yet, or what was copied earlier is served for now.
+
+    Returns:
+        The folder that it is copied to.
+
+    Raises:
+        EndpointError: it cannot be served: a package, the bucket or credentials are missing; or it is a single model.
+    """
+    # Packages for buckets start threads, which must not be forked.
+    children = ChildProcesses(seconds=ANSWER)
+    try:
+        folder = bucket.prepare(url)
+        notice = children.call(bucket.check, url)
+    except bucket.BucketError as error:
+        raise EndpointError(str(error)) from error
+    except EndedError:
+        notice = f"{url} has not answered within {ANSWER:g} s."
+    finally:
+        children.close()
+    if notice:
+        say(f"{notice} It is checked every {INTERVAL:g} s.")
+    return folder
+
+
 def _check_keys(options: EndpointOptions) -> tuple[bytes, ...]:
     """Returns the public keys of `trust`, after a look at the keys of clients."""
     try:
@@ -98,6 +137,9 @@ def _check_keys(options: EndpointOptions) -> tuple[bytes, ...]:
 
 def _serve(
     options: EndpointOptions,
+    *,
+    models: Path,
+    url: str | None,
     trust: tuple[bytes, ...],
     listening: socket.socket,
     grpc_address: str | None,
@@ -115,7 +157,7 @@ def _serve(
     memory.one_heap()
     share = max(cores() // options.workers, 1)
     settings = Settings(
-        options.models,
+        models,
         options.address,
         threads=options.threads or share,
         decoders=share,
@@ -128,6 +170,7 @@ def _serve(
         origins=options.origins or (),
         trust=trust,
         crashes=crashes,
+        bucket=url,
     )
     # HTTP and gRPC have as many each.
     ports = 1 if grpc_address is None else 2

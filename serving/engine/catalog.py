@@ -13,6 +13,8 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from serving import memory, release, repository
+from serving.bucket import Report
+from serving.engine.mirror import Mirror
 from serving.engine.status import ModelState, Refusal, VersionStatus, error_reason, not_served_message
 from serving.errors import ModelError, RefusedError, ServingError, UnavailableError, UnknownModelError
 from serving.manifest import NAME
@@ -42,6 +44,7 @@ class Catalog(Generic[T]):
             the files change, after an `UnavailableError` at every check, and after anything but a `ModelError` from
             time to time.
         patience: seconds, instead of `PATIENCE`.
+        mirror: copies a bucket to the repository; runs while the catalog polls.
 
     Example:
         catalog = Catalog(Path("models"), open_model)
@@ -49,12 +52,18 @@ class Catalog(Generic[T]):
         catalog.find("demo").predict(images)
     """
 
-    def __init__(self, root: Path, open_version: Callable[[Path], T], patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        root: Path,
+        open_version: Callable[[Path], T],
+        patience: float = PATIENCE,
+        mirror: Mirror | None = None,
+    ) -> None:
         self.root = root
         self.problem = ""
         """Problem with the repository, while loaded versions stay in service."""
-        self._open = open_version
-        self._patience = patience
+        self._open, self._patience = open_version, patience
+        self._mirror = mirror
         # Replaced as a whole or entry by entry, never while another thread iterates over it.
         self._models: dict[str, ModelState[T]] = {}
         self._folder_id: tuple[int, int] | None = None
@@ -147,9 +156,9 @@ class Catalog(Generic[T]):
             if self._stop.is_set():
                 return
         try:
-            before = self._numbers()
-            self._refresh_all()
-            if not self._stop.is_set():
+            before, report = self._numbers(), self._mirror.report() if self._mirror else Report()
+            self._refresh_all(report)
+            if report.complete and not self._stop.is_set():
                 self._checked.set()
             if self._numbers() != before:
                 # Memory that requests in flight still hold is returned at the next change.
@@ -172,6 +181,8 @@ class Catalog(Generic[T]):
                 self.refresh()
                 after()
 
+        if self._mirror:
+            self._mirror.start()
         thread = threading.Thread(target=run, name="catalog", daemon=True)
         thread.start()
         return thread
@@ -179,13 +190,15 @@ class Catalog(Generic[T]):
     def close(self) -> None:
         """Stops the checks."""
         self._stop.set()
+        if self._mirror:
+            self._mirror.close()
 
     def _numbers(self) -> set[tuple[str, int, int]]:
         return {
             (name, version, id(one)) for name, state in self._models.items() for version, one in state.served.items()
         }
 
-    def _refresh_all(self) -> None:
+    def _refresh_all(self, report: Report) -> None:
         try:
             found = {folder.name: folder for folder in repository.folders(self.root)}
         except OSError as error:
@@ -195,14 +208,16 @@ class Catalog(Generic[T]):
         if not found and self._models and folder_id != self._folder_id:
             self._report_unavailable(f"the repository {self.root} has been replaced by an empty folder")
             return
-        if self.problem:
+        if report.problem:
+            self._report_unavailable(report.problem)
+        elif self.problem:
             log.info("repository available again", extra={"root": str(self.root)})
             self.problem = ""
         self._folder_id = folder_id
-        for name in sorted(self._models.keys() | found.keys()):
+        for name in sorted(self._models.keys() | found.keys() | report.refused.keys()):
             if self._stop.is_set():
                 return
-            self._refresh_model(name, self.root / name, there=name in found)
+            self._refresh_model(name, self.root / name, name in found, report.refused.get(name, {}))
 
     def _report_unavailable(self, problem: str) -> None:
         problem = f"{problem}. Loaded versions stay in service."
@@ -210,15 +225,18 @@ class Catalog(Generic[T]):
             log.error("repository unavailable", extra={"why": problem})
         self.problem = problem
 
-    def _refresh_model(self, name: str, folder: Path, there: bool) -> None:
+    def _refresh_model(self, name: str, folder: Path, there: bool, uncopied: Mapping[int, str]) -> None:
         state = self._models.get(name) or ModelState()
         problem = ""
         try:
             on_disk = repository.versions(folder) if there else []
-            if on_disk:
-                state.folder_id = repository.identity(folder)
+            if on_disk or uncopied:
                 # Listed from now on, even while its first version is being loaded.
                 self._models[name] = state
+            for version, reason in state.set_uncopied(uncopied).items():
+                log.error("version refused", extra={"model": name, "version": version, "why": reason})
+            if on_disk:
+                state.folder_id = repository.identity(folder)
                 problem = self._refresh_versions(state, folder, on_disk)
             elif name in self._models:
                 problem = self._handle_empty(state, folder)
@@ -237,7 +255,7 @@ class Catalog(Generic[T]):
 
     def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
         """Handles a model without versions, and returns the problem."""
-        state.failed = {}
+        state.failures = {}
         if repository.identity(folder) not in (None, state.folder_id):
             return f"{folder} has been replaced by a folder without versions. Loaded versions stay in service."
         return self._drop_later(state, f"{folder} has no versions any more")
@@ -277,7 +295,7 @@ class Catalog(Generic[T]):
         absent = {
             version: Refusal("it is not in the repository") for version in set(wanted.versions or ()) - set(on_disk)
         }
-        state.failed = {version: refusal for version, refusal in state.failed.items() if version in on_disk} | absent
+        state.failures = {one: refusal for one, refusal in state.failures.items() if one in on_disk} | absent
         return problem
 
     @staticmethod
@@ -301,9 +319,9 @@ class Catalog(Generic[T]):
         manifest = _manifest_stamp(path)
         # A version never changes; one that was removed and exported again has another manifest.
         if served and state.stamps[version] == manifest:
-            state.failed = _without(state.failed, version)
+            state.failures = _without(state.failures, version)
             return True
-        stamp, before = _files_stamp(path), state.failed.get(version)
+        stamp, before = _files_stamp(path), state.failures.get(version)
         if before and before.stamp == stamp and monotonic() < before.retry_at:
             return served
         state.loading = version
@@ -318,13 +336,13 @@ class Catalog(Generic[T]):
         finally:
             state.loading = None
         log.info("version loaded", extra={"model": folder.name, "version": version})
-        state.failed = _without(state.failed, version)
+        state.failures = _without(state.failures, version)
         state.stamps = {**state.stamps, version: manifest}
         state.served = {**state.served, version: opened}
         return True
 
     def _refuse(self, state: ModelState[T], name: str, version: int, stamp: object, error: Exception) -> None:
-        reason, before = error_reason(error), state.failed.get(version)
+        reason, before = error_reason(error), state.failures.get(version)
         temporary = isinstance(error, UnavailableError)
         pause = float("inf")
         if temporary:
@@ -339,7 +357,7 @@ class Catalog(Generic[T]):
                 extra={"model": name, "version": version, "why": reason},
                 exc_info=None if isinstance(error, ServingError) else error,
             )
-        state.failed = {**state.failed, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
+        state.failures = {**state.failures, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
 
 
 def _not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:

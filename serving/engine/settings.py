@@ -85,6 +85,8 @@ class Settings:
     """Other web sites whose pages may call the endpoint (CORS); "*" is all."""
     crashes: Crashes | None = None
     """Versions that crashed a worker process, which are not served again; None without a supervisor."""
+    bucket: str | None = None
+    """URL of the repository that `models` is a copy of (`serving.bucket`); None if it is none."""
 
 
 @dataclass(frozen=True)

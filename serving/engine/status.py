@@ -1,5 +1,6 @@
 """State of one model: the versions that answer, the versions that were refused, and why."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -42,7 +43,10 @@ class ModelState(Generic[T]):
 
     release: Release = field(default_factory=Release)
     served: dict[int, T] = field(default_factory=dict)
-    failed: dict[int, Refusal] = field(default_factory=dict)
+    failures: dict[int, Refusal] = field(default_factory=dict)
+    """Versions in the repository that could not be opened."""
+    uncopied: dict[int, Refusal] = field(default_factory=dict)
+    """Versions of the bucket that the repository is a copy of which were not copied as they are there."""
     loading: int | None = None
     problem: str = ""
     """Problem with the model's folder or its release, while loaded versions stay in service."""
@@ -52,6 +56,16 @@ class ModelState(Generic[T]):
     """Identity of the folder that held the versions."""
     missing_since: float | None = None
     """Time, by `monotonic`, at which the served versions were first found removed without a replacement."""
+
+    @property
+    def failed(self) -> dict[int, Refusal]:
+        """Versions that are not served as they are."""
+        return self.failures | self.uncopied
+
+    def set_uncopied(self, reasons: Mapping[int, str]) -> dict[int, str]:
+        """Sets the versions that were not copied and why; returns those for which that is news."""
+        before, self.uncopied = self.uncopied, {one: Refusal(_shortened(why)) for one, why in reasons.items()}
+        return {one: refusal.reason for one, refusal in self.uncopied.items() if before.get(one) != refusal}
 
     def statuses(self, problem: str = "") -> list[VersionStatus]:
         """Returns the status of every known version, newest first.
@@ -92,5 +106,8 @@ def error_reason(error: Exception) -> str:
     """Returns an error as one line; errors from other packages are prefixed with their type."""
     reason = str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
     # Names and file contents may not be valid text.
-    reason = reason.encode(errors="backslashreplace").decode()
+    return _shortened(reason.encode(errors="backslashreplace").decode())
+
+
+def _shortened(reason: str) -> str:
     return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."

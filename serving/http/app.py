@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from serving.engine.about import VERSION
 from serving.engine.backends import Backend, InProcessBackend, ServedVersion
 from serving.engine.catalog import Catalog
+from serving.engine.mirror import Mirror
 from serving.engine.predictor import Predictor
 from serving.engine.processes import Offload
 from serving.engine.settings import Settings
@@ -66,7 +67,11 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="predict")
     processes = Offload(settings.threads)
     backend = _backend(settings, executor)
-    catalog: Catalog[ServedVersion] = Catalog(settings.models, backend.open)
+    catalog: Catalog[ServedVersion] = Catalog(
+        settings.models,
+        backend.open,
+        mirror=Mirror(settings.bucket, settings.models) if settings.bucket else None,
+    )
     keys, tracing = Keys(settings.api_key, settings.key_file), Tracing()
     versions: set[tuple[str, int]] = set()
 

@@ -75,12 +75,15 @@ BY_NAME = {
 # Modules that import Ray, when they are asked to: it takes seconds, and is not installed with the program.
 ON_RAY = {"pipelines.core.cluster"}
 
+# Modules that import fsspec, for places that are given by a URL.
+ON_FSSPEC = {"serving.bucket"}
+
 # Modules that read the words of the process and are no command line: the record of how a run was started, and the task
 # that a process gets from its parent.
 OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
 
-# Packages in requirements/serving.in and tracing.in, and the modules of another name that they install, with the
-# dependencies that the endpoint uses directly.
+# Packages in requirements/serving.in, tracing.in and buckets.in, and the modules of another name that they install,
+# with the dependencies that the endpoint uses directly.
 SERVING_MODULES = {
     "fastapi": {"fastapi", "starlette"},
     "grpcio": {"grpc"},
@@ -276,7 +279,7 @@ def test_the_library_needs_its_exceptions():
 
 
 def test_the_endpoint_imports_only_its_requirements():
-    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing"))
+    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing", "buckets"))
     packages = re.findall(r"^([a-z][\w-]*)", text, re.MULTILINE)
     assert packages
     allowed = set().union(*(SERVING_MODULES.get(name, {name.replace("-", "_")}) for name in packages))
@@ -315,6 +318,15 @@ def test_ray_is_imported_in_few_places_and_only_when_it_is_used():
     for module in ON_RAY:
         top = ast.parse(sources()[module].read_text()).body
         assert not [name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "ray"]
+
+
+def test_fsspec_is_imported_in_few_places_and_only_when_it_is_used():
+    assert {module for module in sources() if imports(module) & {"fsspec", "gcsfs", "s3fs"}} == ON_FSSPEC
+    for module in ON_FSSPEC:
+        top = ast.parse(sources()[module].read_text()).body
+        assert not [
+            node for node in top if isinstance(node, ast.Import | ast.ImportFrom) and "fsspec" in ast.dump(node)
+        ]
 
 
 def test_modules_are_imported_by_name_in_few_places():

@@ -102,6 +102,39 @@ def test_a_container_runs_the_program(kind, monkeypatch):
     }
 
 
+def merged(base, patch):
+    """Returns a manifest with a strategic merge patch: containers and volumes merge by name, mounts by path."""
+    if isinstance(patch, dict):
+        return {**base, **{key: merged(base[key], one) if key in base else one for key, one in patch.items()}}
+    if not (isinstance(patch, list) and patch and isinstance(patch[0], dict)):
+        return patch
+    key = "mountPath" if "mountPath" in patch[0] else "name"
+    found = {one[key]: one for one in base}
+    for one in patch:
+        found[one[key]] = merged(found.get(one[key], {}), one)
+    return [one for one in found.values() if one.get("$patch") != "delete"]
+
+
+def test_a_bucket_takes_the_place_of_the_volume(monkeypatch):
+    monkeypatch.delenv(serve.API_KEY, raising=False)
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (patch,) = re.findall(r"^```yaml\n(apiVersion: apps/v1\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = merged(MANIFESTS["Deployment"], yaml.safe_load(patch))
+    assert problems(found) == []
+    pod = found["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["volumes"]] == ["keys", "tmp", "cache"]
+    (one,) = pod["containers"]
+    program, verb, *words = [*one["command"], *one["args"]]
+    given = parse(serve.Arguments, words, "highway serve", "")
+    options = serve._options(given)
+    assert (program, verb, options.models, options.host) == ("highway", "serve", "s3://BUCKET/models", "0.0.0.0")
+    assert {mount["name"] for mount in one["volumeMounts"]} == {"keys", "tmp", "cache"}
+    (cache,) = [mount["mountPath"] for mount in one["volumeMounts"] if mount["name"] == "cache"]
+    assert one["env"] == [{"name": "XDG_CACHE_HOME", "value": cache}]
+    # It has the same words as the image.
+    assert [word if word != "s3://BUCKET/models" else "/models" for word in one["command"]] == ENTRYPOINT
+
+
 def test_requests_have_time_to_finish(monkeypatch):
     monkeypatch.delenv(serve.API_KEY, raising=False)
     pod = MANIFESTS["Deployment"]["spec"]["template"]["spec"]

@@ -86,7 +86,8 @@ def test_the_nets_of_the_package_are_served_where_there_are_no_others(tmp_path, 
         assert "serving the nets that come with the package" in capsys.readouterr().err
         (tmp_path / "models").mkdir()
         serve.main(["--port", "0"])
-    assert served == [repository.pretrained(), Path("models")]
+        serve.main(["s3://bucket/models", "--port", "0"])
+    assert served == [repository.pretrained(), Path("models"), "s3://bucket/models"]
     (tmp_path / "models").rmdir()
     with pytest.raises(UserError, match="there is no folder models"):
         serve.main(["models", "--port", "0"])

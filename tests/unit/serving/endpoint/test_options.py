@@ -31,3 +31,5 @@ def test_a_server_as_backend_needs_an_address_and_no_other_backend_has_one():
         EndpointOptions(models=MODELS, backend="tf-serving", address="a:99999")
     with pytest.raises(EndpointError, match="Add --backend tf-serving"):
         EndpointOptions(models=MODELS, address="a:8500")
+    with pytest.raises(EndpointError, match=r"TF Serving would have to read s3://bucket/models too"):
+        EndpointOptions(models="s3://bucket/models", backend="tf-serving", address="a:8500")

@@ -1,0 +1,373 @@
+"""A model repository in a bucket, and the folder that it is copied to, which is served like any other repository.
+
+In a bucket, a version is a prefix `<model>/<integer>/` with a manifest, which is uploaded last: without it, there is no
+version yet. A version is downloaded into a hidden folder, checked against its manifest, and renamed, so the copy holds
+complete versions only: of each model those that its release names or, if it names none, the `KEPT` newest, so that a
+new endpoint does not download a whole history.
+
+fsspec, which finds a package for each kind of URL, is imported where it is used: only URLs need it.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from serving import checks, files, manifest, release, repository, signature
+from serving.errors import ModelError, ServingError, UnavailableError
+
+# Versions of a model that are copied if its release names none: the newest, and one to fall back on.
+KEPT = 2
+# Files that are downloaded at the same time, and bytes of each that are in memory; fsspec's own downloads hold hundreds
+# of megabytes of a large object.
+STREAMS, PIECE = 8, 2**23
+# Files of the copy: what was found at the last check; held during a check; and the start of names of downloads.
+REPORT, _BUSY, _ASIDE = ".report.json", ".busy", ".incoming-"
+# What reads the kinds of URL that the program has extras for.
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
+# Objects of a version, by path below it, as fsspec lists them.
+Objects = Mapping[str, Mapping[str, Any]]
+
+
+class BucketError(ServingError):
+    """A URL cannot be served: its package, its bucket or access to it is missing, or it names no repository."""
+
+
+class Report(BaseModel):
+    """Result of a check of a bucket."""
+
+    complete: bool = True
+    """Whether a check has ended; until then, versions may be missing in the copy."""
+    problem: str = ""
+    """Why the bucket could not be read; the copy is as it was."""
+    refused: dict[str, dict[int, str]] = {}
+    """Versions that were not copied and why, by model and number."""
+    seen: dict[str, str] = {}
+    """Digest of what was listed for each version and release at the last check, by path."""
+
+
+def is_url(text: str) -> bool:
+    """Returns whether a repository is named by a URL, such as `s3://bucket/models`, and not by a path."""
+    return "://" in text
+
+
+def prepare(url: str) -> Path:
+    """Makes the folder that a repository is copied to, the same for every start of an endpoint.
+
+    Args:
+        url: its URL.
+
+    Returns:
+        A folder in the user's folder for caches, `XDG_CACHE_HOME` or `~/.cache`. What an earlier endpoint copied is in
+        it, and its report is incomplete until the first check.
+
+    Raises:
+        BucketError: the folder cannot be made.
+    """
+    # Buckets of one name on two servers are two.
+    digest = hashlib.sha256(f"{url} {os.environ.get('AWS_ENDPOINT_URL', '')}".encode()).hexdigest()
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "highway-keras" / "buckets" / digest[:16]
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_report(folder, read_report(folder).model_copy(update={"complete": False, "problem": ""}))
+    except (OSError, RuntimeError) as error:
+        raise BucketError(
+            f"{url} cannot be copied to this machine: {error}. Name a folder that can be written to, and has room for "
+            "the models, in the environment variable XDG_CACHE_HOME."
+        ) from error
+    return folder
+
+
+def read_report(folder: Path) -> Report:
+    """Returns the report of the last check; an incomplete one if there was none."""
+    try:
+        return Report.model_validate_json((folder / REPORT).read_bytes())
+    except (OSError, ValidationError):
+        return Report(complete=False)
+
+
+def write_report(folder: Path, report: Report) -> None:
+    """Writes a report for all processes that serve the copy."""
+    _write(folder / REPORT, report.model_dump_json().encode())
+
+
+def check(url: str) -> str:
+    """Checks that a URL names a repository, which may still be empty, or out of reach for a while.
+
+    Returns:
+        What is missing for the time being, or nothing.
+
+    Raises:
+        BucketError: it cannot be served, now or later.
+    """
+    try:
+        _, objects = _listing(url)
+    except UnavailableError as error:
+        return f"{error}."
+    if manifest.NAME in objects:
+        raise BucketError(f"{url} is one version of a model. Name the folder of all models, two levels up.")
+    if _versions(objects):
+        raise BucketError(f"{url} is one model. Name the folder of all models, one level up.")
+    return "" if _models(objects) else f"{url} has no models yet: no MODEL/VERSION/{manifest.NAME}."
+
+
+def synchronize(url: str, folder: Path, before: Report) -> Report:
+    """Checks a bucket once, with one listing, and copies what is new.
+
+    Args:
+        url: URL of the repository.
+        folder: its copy.
+        before: report of the previous check; what has not changed since is not read again.
+
+    Returns:
+        The new report.
+
+    Example:
+        with tempfile.TemporaryDirectory() as folder:
+            report = synchronize("memory://models", Path(folder), Report())
+    """
+    with locked(folder / _BUSY):
+        for left in folder.glob(f"{_ASIDE}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            system, objects = _listing(url)
+        except ServingError as error:
+            return before.model_copy(update={"complete": True, "problem": str(error).rstrip(".")})
+        found, copied = _models(objects), {model.name for model in repository.models(folder)}
+        if copied and not found:
+            # As for a folder: whoever wants nothing served stops the endpoint.
+            problem = f"{url} has no models any more"
+            return before.model_copy(update={"complete": True, "problem": problem})
+        after = Report()
+        for name in sorted(found.keys() | copied):
+            try:
+                _Copy(system, url, folder, before, after).follow(name, found.get(name, {}))
+            except Exception as error:
+                after.problem = f"{url}/{name} cannot be copied ({type(error).__name__}: {error})"
+                after.refused[name] = before.refused.get(name, {})
+        return after
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock on a file for a while, and waits for it first; the system releases it if the process is killed."""
+    # Not on Windows, which has no workers either.
+    import fcntl
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One check: where from, where to, and its reports."""
+
+    system: Any
+    url: str
+    folder: Path
+    before: Report
+    after: Report
+
+    def follow(self, name: str, objects: Objects) -> None:
+        """Makes the copy of a model that of its objects."""
+        model, there = self.folder / name, _versions(objects)
+        described = {path: entry for path, entry in objects.items() if path == release.NAME}
+        key, stamp = f"{name}/{release.NAME}", _stamp(described)
+        content = self._release(key, stamp, described)
+        pinned, readable = _pinned(content)
+        copied: set[int] = set()
+        for number in sorted(there if pinned is None else pinned, reverse=True):
+            if pinned is None and len(copied) == KEPT:
+                break
+            if number in there:
+                self._follow_version(name, number, there[number])
+            else:
+                self._refuse(name, number, f"{self.url}/{name}/{number} does not exist, and {release.NAME} names it")
+            if (model / str(number)).is_dir():
+                copied.add(number)
+        # Now that the versions are there which it names.
+        if content is None:
+            (model / release.NAME).unlink(missing_ok=True)
+        elif model.is_dir() and content != _content(model / release.NAME):
+            _write(model / release.NAME, content)
+        self.after.seen[key] = stamp
+        for number in repository.versions(model):
+            # Until a wanted version is there, those before it stay.
+            if number not in there or (readable and copied and number not in copied):
+                self._remove(model / str(number))
+        if model.is_dir() and not repository.versions(model):
+            shutil.rmtree(model)
+
+    def _follow_version(self, name: str, number: int, objects: Objects) -> None:
+        key, target = f"{name}/{number}", self.folder / name / str(number)
+        stamp, reason = _stamp(objects), self.before.refused.get(name, {}).get(number, "")
+        if self.before.seen.get(key) != stamp or not (reason or target.is_dir()):
+            try:
+                reason = self._download(key, target, objects)
+            except Exception as error:
+                # The connection or the disk may be to blame: the next check tries again.
+                reason, stamp = f"{self.url}/{key} cannot be copied: {type(error).__name__}: {error}", ""
+        self.after.seen[key] = stamp
+        if reason:
+            self._refuse(name, number, reason)
+
+    def _refuse(self, name: str, number: int, reason: str) -> None:
+        # Damaged files may be quoted, which hold anything.
+        self.after.refused.setdefault(name, {})[number] = reason.encode(errors="backslashreplace").decode()
+
+    def _download(self, key: str, target: Path, objects: Objects) -> str:
+        """Copies a version, unless it has been; returns why it is refused, if it is."""
+        with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.folder) as aside:
+            version = Path(aside) / key
+            version.mkdir(parents=True)
+            described = ((manifest.NAME, signature.MANIFEST), (signature.NAME, signature.SIZE))
+            for name, limit in described:
+                if name in objects:
+                    (version / name).write_bytes(self._read(objects[name], limit))
+            if all(_content(version / name) == _content(target / name) for name, _ in described):
+                return ""
+            try:
+                content = manifest.read(version)
+                checks.place(version, content)
+                for name, record in content.files.items():
+                    size = objects[name]["size"] if name in objects else None
+                    if size != record.size:
+                        return (
+                            f"{self.url}/{key}/{name} {'is missing' if size is None else f'has {size} bytes'}, and the "
+                            f"manifest says {record.size} bytes: the version has not been uploaded completely. Upload "
+                            "it again, and its manifest last."
+                        )
+                with ThreadPoolExecutor(STREAMS) as pool:
+                    list(pool.map(lambda name: self._get(objects[name], version / name), content.files))
+                files.verify(version, content)
+            except ModelError as error:
+                return str(error).replace(str(version), f"{self.url}/{key}")
+            target.parent.mkdir(exist_ok=True)
+            if target.exists():
+                target.rename(Path(aside) / "old")
+            version.rename(target)
+        return ""
+
+    def _release(self, key: str, stamp: str, objects: Objects) -> bytes | None:
+        """Returns the content of the release of a model, if it has one."""
+        if not objects:
+            return None
+        content = _content(self.folder / key) if self.before.seen.get(key) == stamp else None
+        return self._read(objects[release.NAME], release.LARGEST) if content is None else content
+
+    def _read(self, entry: Mapping[str, Any], limit: int) -> bytes:
+        """Reads a small object; one byte more than the limit, if it is larger, so that it is refused as in a folder."""
+        size = min(entry["size"], limit + 1)
+        # A range of an empty object is an error.
+        return self.system.cat_file(entry["name"], start=0, end=size) if size else b""
+
+    def _get(self, entry: Mapping[str, Any], path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for start in range(0, entry["size"], PIECE):
+                file.write(self.system.cat_file(entry["name"], start=start, end=min(start + PIECE, entry["size"])))
+            file.flush()
+            # Or a power failure could leave a version that looks complete.
+            os.fsync(file.fileno())
+
+    def _remove(self, version: Path) -> None:
+        # At once for those who list versions.
+        with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.folder) as aside:
+            version.rename(Path(aside) / "old")
+
+
+def _listing(url: str) -> tuple[Any, Objects]:
+    """Returns the file system of a URL, and its objects by path below it.
+
+    Raises:
+        BucketError: it cannot be read, now or later.
+        UnavailableError: it cannot be read at the moment.
+    """
+    try:
+        import fsspec
+
+        # Listings are not cached: each check makes its own.
+        system, root = fsspec.url_to_fs(url, use_listings_cache=False)
+        listed = system.find(root, detail=True)
+    except Exception as error:
+        raise _explained(url, error) from None
+    return system, {name[len(root) :].removeprefix("/"): entry for name, entry in listed.items()}
+
+
+def _explained(url: str, error: Exception) -> ServingError:
+    if isinstance(error, ImportError):
+        extra = _EXTRAS.get(url.partition("://")[0])
+        package = f'`pip install "highway-keras[{extra}]"`' if extra else f"its package: {error}"
+        return BucketError(f"{url} needs a package that is not installed. Install {package}.")
+    # botocore's and Google's errors have no class in common, and are not imported.
+    kind = type(error).__name__
+    if isinstance(error, (FileNotFoundError, ValueError)) or kind == "ParamValidationError":
+        why = "its bucket has no valid name" if kind == "ParamValidationError" else str(error).rstrip(".")
+        return BucketError(f"{url} cannot be found: {why}. Check the URL.")
+    if isinstance(error, PermissionError) or kind.endswith("CredentialsError"):
+        return BucketError(
+            f"{url} cannot be read: {str(error).rstrip('.')}. Give credentials as the bucket's own tools take them: "
+            "in environment variables, in their files, or by the role of the machine."
+        )
+    return UnavailableError(f"{url} cannot be reached ({kind}: {error})")
+
+
+def _models(objects: Objects) -> dict[str, Objects]:
+    """Returns the objects of each model that has a version, by path below the model."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for path, entry in objects.items():
+        name, _, below = path.partition("/")
+        if repository.is_model_name(name):
+            found.setdefault(name, {})[below] = entry
+    return {name: below for name, below in found.items() if _versions(below)}
+
+
+def _versions(objects: Objects) -> dict[int, Objects]:
+    """Returns the objects of each version of a model, by path below the version; only those with a manifest."""
+    found: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for path, entry in objects.items():
+        number, _, below = path.partition("/")
+        if repository.is_version(number):
+            found.setdefault(int(number), {})[below] = entry
+    return {number: below for number, below in found.items() if manifest.NAME in below}
+
+
+def _pinned(content: bytes | None) -> tuple[Collection[int] | None, bool]:
+    """Returns the versions that a release names, None if it leaves that open, and whether it can be read."""
+    if content is None:
+        return None, True
+    try:
+        return release.Release.model_validate_json(content).versions, True
+    except ValidationError:
+        # The catalog reports it.
+        return None, False
+
+
+def _stamp(objects: Objects) -> str:
+    """Returns a digest of everything that a listing says of some objects: sizes, times, and tags of their content."""
+    listed = [(name, sorted(objects[name].items())) for name in sorted(objects)]
+    return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _write(path: Path, content: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(path)
+    finally:
+        with suppress(OSError):
+            aside.unlink()
