@@ -156,6 +156,38 @@ def cluster():
         yield started
 
 
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """A local S3 server."""
+    from tests.s3_server import S3Server
+
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server, monkeypatch):
+    """A new bucket of the S3 server, which this process and those that it starts find by their environment."""
+    from s3fs import S3FileSystem
+
+    from tests.s3_server import Bucket
+
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    made = Bucket(s3_server, f"test-{next(_numbers)}")
+    yield made
+    # A test may have stopped it.
+    s3_server.stop()
+    s3_server.start()
+    made.close()
+    # They keep connections and listings.
+    S3FileSystem.clear_instance_cache()
+
+
 def pytest_collection_modifyitems(items):
     """Puts slow tests at the start of each worker's share: at the end, one of them would keep a single worker busy.
 
