@@ -9,9 +9,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from pipelines.core.errors import nearest
+from pipelines.core.url import Url
 
-WORDS = {int: "a whole number", float: "a number", str: "text", Path: "a path", bool: "true or false", NoneType: "none"}
-PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", bool: "BOOL", NoneType: "none"}
+WORDS = {
+    **{int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"},
+    **{Path: "a path", Url: "a URL"},
+}
+PLACEHOLDERS = {
+    **{int: "INT", float: "NUMBER", str: "TEXT", bool: "BOOL", NoneType: "none"},
+    **{Path: "PATH", Url: "URL"},
+}
 LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "less than"}
 
 

@@ -1,0 +1,96 @@
+"""A model's folder in a bucket, to which versions are exported; local for the export itself.
+
+In a bucket, a version is a folder whose name is an integer, with a manifest, which is written last: whoever reads it
+finds all other files. The version is written and checked on this machine first.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipelines.core.errors import UserError
+from pipelines.core.mirror import renamed
+from pipelines.core.url import Location, Url
+from pipelines.export.version import ASIDE
+from serving import manifest
+
+NUMBER = re.compile(rf"(?:{re.escape(ASIDE)})?([0-9]+)(?:/|$)")
+"""Start of the path of a version, complete or not, or of the claim of one; relative to the model's folder."""
+
+
+@contextmanager
+def exported_to(model: Location | None) -> Iterator[Path | None]:
+    """Yields the folder to export a version to: a path as it is; of a URL, a local one, and uploads what is written.
+
+    The local one shows what `pipelines.export.export` looks at: the versions, and the manifest of the newest.
+
+    Args:
+        model: the folder of the model's versions; None for the default.
+
+    Raises:
+        UserError: the store cannot be used, or another program has written the version.
+
+    Example:
+        with exported_to(Url("s3://bucket/models/digits")) as to:
+            export(run, to)
+    """
+    if not isinstance(model, Url):
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="highway-") as root, renamed(Path(root), model.parent):
+        local = Path(root) / model.name
+        number = _claim(model)
+        try:
+            _show(model, number, local)
+            yield local
+            if (local / str(number)).exists():
+                _publish(local / str(number), model / str(number))
+        finally:
+            # If this process is killed, the claim stays, and its number is never used.
+            with suppress(UserError):
+                (model / f"{ASIDE}{number}").unlink()
+
+
+def _claim(model: Url) -> int:
+    """Claims the next number: one more than the largest of a version, complete or not, or of a claim."""
+    while True:
+        names = (NUMBER.match(name) for name in _names(model))
+        number = max((int(name[1]) for name in names if name), default=0) + 1
+        with suppress(FileExistsError):
+            (model / f"{ASIDE}{number}").create()
+            return number
+
+
+def _show(model: Url, number: int, local: Path) -> None:
+    """Makes a local folder look like the model's, so that the next version in it has the claimed number."""
+    local.mkdir()
+    manifests = [Path(name) for name in _names(model) if Path(name).name == manifest.NAME]
+    for path in manifests:
+        (local / path).parent.mkdir(parents=True, exist_ok=True)
+    if (model / manifest.NAME).exists():
+        (local / manifest.NAME).touch()
+    versions = [int(path.parent.name) for path in manifests if len(path.parts) == 2 and path.parent.name.isdecimal()]
+    if versions:
+        newest = f"{max(versions)}/{manifest.NAME}"
+        (local / newest).write_bytes((model / newest).read_bytes())
+    (local / f"{ASIDE}{number - 1}").mkdir()
+
+
+def _publish(version: Path, url: Url) -> None:
+    paths = [path for path in sorted(version.rglob("*")) if path.is_file()]
+    for path in paths:
+        if path.name != manifest.NAME:
+            (url / path.relative_to(version).as_posix()).put(path)
+    try:
+        (url / manifest.NAME).create((version / manifest.NAME).read_bytes())
+    except FileExistsError as error:
+        raise UserError(
+            f"{url} was created meanwhile by another program and left as it is. Run the command again."
+        ) from error
+
+
+def _names(model: Url) -> list[str]:
+    """Returns the paths of all objects of a model, relative to its folder."""
+    return [one.url.text.removeprefix(f"{model}/") for one in model.files()]
