@@ -6,9 +6,10 @@ finds all other files. The version is written and checked on this machine first.
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from pipelines.core.errors import UserError
 from pipelines.core.mirror import renamed
@@ -20,11 +21,19 @@ NUMBER = re.compile(rf"(?:{re.escape(ASIDE)})?([0-9]+)(?:/|$)")
 """Start of the path of a version, complete or not, or of the claim of one; relative to the model's folder."""
 
 
-@contextmanager
-def exported_to(model: Location | None) -> Iterator[Path | None]:
-    """Yields the folder to export a version to: a path as it is; of a URL, a local one, and uploads what is written.
+class Destination(NamedTuple):
+    """Where a version is exported to."""
 
-    The local one shows what `pipelines.export.export` looks at: the versions, and the manifest of the newest.
+    folder: Path | None
+    """The folder of the model's versions; of a URL, a local one that shows what `pipelines.export.export` looks at: the
+    versions, and the manifest of the newest."""
+    publish: Callable[[], None]
+    """Uploads the version that was exported there; does nothing for a path."""
+
+
+@contextmanager
+def exported_to(model: Location | None) -> Iterator[Destination]:
+    """Yields the destination of a version.
 
     Args:
         model: the folder of the model's versions; None for the default.
@@ -34,19 +43,18 @@ def exported_to(model: Location | None) -> Iterator[Path | None]:
 
     Example:
         with exported_to(Url("s3://bucket/models/digits")) as to:
-            export(run, to)
+            export(run, to.folder)
+            to.publish()
     """
     if not isinstance(model, Url):
-        yield model
+        yield Destination(model, lambda: None)
         return
     with tempfile.TemporaryDirectory(prefix="highway-") as root, renamed(Path(root), model.parent):
         local = Path(root) / model.name
         number = _claim(model)
         try:
             _show(model, number, local)
-            yield local
-            if (local / str(number)).exists():
-                _publish(local / str(number), model / str(number))
+            yield Destination(local, lambda: _publish(local / str(number), model / str(number)))
         finally:
             # If this process is killed, the claim stays, and its number is never used.
             with suppress(UserError):

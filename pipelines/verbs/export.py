@@ -76,8 +76,9 @@ def main(arguments: list[str]) -> None:
             return
         with console.status(f"exporting {escape(str(given.run))}"):
             folder = export(
-                run, to, given.weights, given.data_dir, gates=given.gates,
+                run, to.folder, given.weights, given.data_dir, gates=given.gates,
                 optional=[key for key in _OPTIONAL if getattr(given, key)], calibrate=given.calibrate,
                 conversion=given.conversion, sign=given.sign, force=given.force,
             )  # fmt: skip
+            to.publish()
         sys.stdout.write(report(folder))
