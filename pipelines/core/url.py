@@ -4,6 +4,7 @@ fsspec is imported only when a URL is used. Credentials and endpoint come from t
 AWS's variables and files. An object appears at once and complete, so that no temporary name is needed to write one.
 """
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,17 +77,17 @@ class Url:
 
     def files(self) -> "list[Stored]":
         """Returns the object, or all objects below, in the order of a walk that sorts every folder by name."""
+        if self.is_file():
+            return [Stored(self, self.size())]
         with _reported(self):
             try:
                 found = self._store.find(self._path, detail=True)
             except FileNotFoundError:
                 return []
-        sizes = {path: info["size"] for path, info in found.items() if info["type"] == "file"}
-        # The path of a store is the URL without its protocol.
-        start, given = self.text.partition("://")[0] + "://", self._path.lstrip("/")
-        kept = (path for path in sizes if path.lstrip("/") == given or path.lstrip("/").startswith(f"{given}/"))
-        ordered = sorted(kept, key=lambda path: path.split("/"))
-        return [Stored(Url(start + path.lstrip("/")), sizes[path]) for path in ordered]
+        start = len(self._path) + 1
+        # Some programs write an empty object for a folder.
+        sizes = {path[start:]: info["size"] for path, info in found.items() if info["type"] == "file"}
+        return [Stored(self / name, sizes[name]) for name in sorted(sizes, key=lambda name: name.split("/")) if name]
 
     def size(self) -> int:
         """Returns the size of the object in bytes."""
@@ -96,7 +97,8 @@ class Url:
     def open(self) -> BinaryIO:
         """Opens the object to read it piece by piece."""
         with _reported(self):
-            return cast("BinaryIO", self._store.open(self._path, "rb", block_size=BLOCK, cache_type="readahead"))
+            file = self._store.open(self._path, "rb", block_size=BLOCK, cache_type="readahead")
+        return cast("BinaryIO", io.BufferedReader(_Object(self, file)))
 
     def read_bytes(self) -> bytes:
         """Returns the content of a small object."""
@@ -158,6 +160,37 @@ class Url:
     @property
     def _path(self) -> str:
         return str(self._store._strip_protocol(self.text))
+
+
+class _Object(io.RawIOBase):
+    """An open object, whose errors are those of `Url`."""
+
+    def __init__(self, url: Url, file: Any) -> None:
+        super().__init__()
+        self._url = url
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _reported(self._url):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class Stored(NamedTuple):

@@ -75,6 +75,9 @@ BY_NAME = {
 # Modules that import Ray, when they are asked to: it takes seconds, and is not installed with the program.
 ON_RAY = {"pipelines.core.cluster"}
 
+# Modules that import fsspec, for places that are given by a URL.
+ON_FSSPEC = {"pipelines.core.url"}
+
 # Modules that read the words of the process and are no command line: the record of how a run was started, and the task
 # that a process gets from its parent.
 OTHER_READERS_OF_WORDS = {"pipelines.core.environment", "pipelines.training.processes.task"}
@@ -314,6 +317,15 @@ def test_ray_is_imported_in_few_places_and_only_when_it_is_used():
     for module in ON_RAY:
         top = ast.parse(sources()[module].read_text()).body
         assert not [name for node in top if isinstance(node, ast.Import) for name in node.names if name.name == "ray"]
+
+
+def test_fsspec_is_imported_in_few_places_and_only_when_it_is_used():
+    assert {module for module in sources() if imports(module) & {"fsspec", "gcsfs", "s3fs"}} == ON_FSSPEC
+    for module in ON_FSSPEC:
+        top = ast.parse(sources()[module].read_text()).body
+        assert not [
+            node for node in top if isinstance(node, ast.Import | ast.ImportFrom) and "fsspec" in ast.dump(node)
+        ]
 
 
 def test_modules_are_imported_by_name_in_few_places():
