@@ -66,9 +66,15 @@ def _claim(model: Url) -> int:
     while True:
         names = (NUMBER.match(name) for name in _names(model))
         number = max((int(name[1]) for name in names if name), default=0) + 1
-        with suppress(FileExistsError):
-            (model / f"{ASIDE}{number}").create()
+        claim = model / f"{ASIDE}{number}"
+        try:
+            claim.create()
+        except FileExistsError:
+            continue
+        # Another process may have published this number, and given up its claim, since the objects were listed.
+        if not (model / str(number)).exists():
             return number
+        claim.unlink()
 
 
 def _show(model: Url, number: int, local: Path) -> None:

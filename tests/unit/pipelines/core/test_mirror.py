@@ -4,7 +4,7 @@ import itertools
 import os
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from pipelines.core import mirror as module
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.mirror import fetched, mirrored
 from pipelines.core.url import Url
+from tests.dying_store import dying
 
 numbers = itertools.count()
 
@@ -43,30 +44,6 @@ def push(monkeypatch):
 
     monkeypatch.setattr(module._Mirror, "start", noted)
     return push
-
-
-class StoreDiedError(UserError):
-    """The store is gone."""
-
-
-@contextmanager
-def dying(operations):
-    """Lets a store fail for ever after some operations that change it; yields the failures."""
-    left, failures = iter(range(operations)), []
-
-    def mortal(operation):
-        def run(*words):
-            if next(left, None) is None:
-                failures.append(words)
-                raise StoreDiedError("the store is gone.")
-            operation(*words)
-
-        return run
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("put", "copy", "unlink"):
-            patch.setattr(Url, name, mortal(getattr(Url, name)))
-        yield failures
 
 
 def contents(url):
@@ -206,10 +183,10 @@ def test_a_download_that_fails_uploads_nothing(url, monkeypatch):
     def fail(pairs):
         pairs[0][1].parent.mkdir(parents=True)
         pairs[0][1].write_text("half")
-        raise StoreDiedError("gone")
+        raise UserError("gone")
 
     monkeypatch.setattr(module, "fetch", fail)
-    with pytest.raises(StoreDiedError), mirrored(url):
+    with pytest.raises(UserError, match="gone"), mirrored(url):
         pass
     assert contents(url) == before
 
