@@ -8,8 +8,14 @@ from pipelines.core import frameworks
 from pipelines.verbs import cli
 from tests.toy_data import ToyData
 
-if __name__ == "__main__":
+
+def main(words):
+    """Runs the verb on the toy data; returns its status."""
     frameworks.load()
     with pytest.MonkeyPatch.context() as patch:
         ToyData(side=28).install(patch)
-        sys.exit(cli.main(["train", *sys.argv[1:]]))
+        return cli.main(["train", *words])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
