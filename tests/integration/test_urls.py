@@ -29,21 +29,8 @@ from tests.toy_data import ToyData
 
 ROOT = Path(__file__).parents[2]
 WORDS = [
-    "mnist_dense_50",
-    "--model.depth",
-    "3",
-    "--model.width",
-    "8",
-    "--model.dropout",
-    "0.2",
-    "--epochs",
-    "3",
-    "--batch-size",
-    "20",
-    "--precision",
-    "float32",
-    "--checkpoint-steps",
-    "1",
+    *("mnist_dense_50", "--model.depth", "3", "--model.width", "8", "--model.dropout", "0.2", "--epochs", "3"),
+    *("--batch-size", "20", "--precision", "float32", "--checkpoint-steps", "1"),
 ]
 STATE = f"runs/x/{NEWEST.as_posix()}"
 # Uploads at once, and waits after a checkpoint until it is uploaded, so that the kill comes in the middle of training.
@@ -116,7 +103,8 @@ def test_objects_of_a_real_store_behave_like_those_in_memory(bucket, tmp_path):
     assert bucket.keys() == []
 
 
-def test_a_run_whose_store_dies_is_resumed_from_what_was_uploaded(bucket, toy, whole, tmp_path, monkeypatch, capsys):
+@pytest.mark.usefixtures("toy")
+def test_a_run_whose_store_dies_is_resumed_from_what_was_uploaded(bucket, whole, tmp_path, monkeypatch, capsys):
     url, save = f"{bucket.url}/runs/x", checkpoint.save
 
     def save_and_stop(folder, model, progress, origin):
@@ -146,7 +134,8 @@ def test_a_run_whose_store_dies_is_resumed_from_what_was_uploaded(bucket, toy, w
     assert [path.name for path in (tmp_path / "temporary").iterdir()] == [Path(kept).parent.name]
 
 
-def test_a_run_that_is_killed_is_resumed_from_its_bucket(bucket, toy, whole, tmp_path):
+@pytest.mark.usefixtures("toy")
+def test_a_run_that_is_killed_is_resumed_from_its_bucket(bucket, whole, tmp_path):
     url = f"{bucket.url}/runs/x"
     words = [sys.executable, "-c", SLOWLY, *WORDS, "--run", url]
     with (tmp_path / "log").open("w") as log:
@@ -163,7 +152,8 @@ def test_a_run_that_is_killed_is_resumed_from_its_bucket(bucket, toy, whole, tmp
     assert differences(whole, downloaded(url, tmp_path / "resumed")) == []
 
 
-def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, toy, whole, tmp_path, capsys):
+@pytest.mark.usefixtures("toy")
+def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tmp_path, capsys):
     bucket.upload(whole, "runs/x")
     run, model = f"{bucket.url}/runs/x", f"{bucket.url}/models/quarters"
     assert main(["evaluate", run]) == 0
@@ -220,10 +210,11 @@ def test_predictions_survive_the_death_of_the_store(bucket, tmp_path, monkeypatc
         assert main(words) == 2
     assert "Check the network and the address of the store" in capsys.readouterr().err
     bucket.server.start()
-    assert "out.parquet" not in bucket.keys()
+    assert bucket.keys("out") == []
     assert main(words) == 0
     assert f"{url}/out.parquet: 600 images (128 by earlier attempts); " in capsys.readouterr().out
-    assert [key for key in bucket.keys() if "out" in key] == ["out.parquet"]
+    assert bucket.keys("out") == ["out.parquet"]
+    assert bucket.keys(".out") == []
     whole = pq.read_table("whole.parquet").to_pydict()
     found = pq.read_table(io.BytesIO(bucket.get("out.parquet"))).to_pydict()
     assert found.pop("path") == [f"{url}/{path}" for path in whole.pop("path")]
@@ -235,6 +226,7 @@ def test_predictions_survive_the_death_of_the_store(bucket, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "words", [["train", *WORDS, "--run", "s3://missing/x"], ["export", "runs/x", "--to", "s3://missing/x"]]
 )
-def test_a_missing_bucket_is_named_before_anything_is_computed(toy, words, capsys):
+@pytest.mark.usefixtures("toy")
+def test_a_missing_bucket_is_named_before_anything_is_computed(words, capsys):
     assert main(words) == 2
     assert re.search(r"error: s3://missing/x\S* cannot be used: there is no such bucket", capsys.readouterr().err)
