@@ -18,13 +18,13 @@ from tests import tiny_model
 pytestmark = pytest.mark.slow
 COUNT = 1_500
 BUCKET = "s3://shared"
-# Parts of at least 128 images, of which each takes a third of a second.
+# Parts of at least 128 images, of which each takes half a second.
 SLOWLY = """
 import sys
 from pipelines.inference import job, part_tasks
 from pipelines.verbs.cli import main
-from tests.cluster_tasks import predict_slowly
-part_tasks.LEAST, job.predict_part = 128, predict_slowly
+from tests.cluster_tasks import predict_late
+part_tasks.LEAST, job.predict_part = 128, predict_late
 sys.exit(main(sys.argv[1:]))
 """
 # Uploads a folder, or prints an object.
