@@ -19,7 +19,7 @@ from pipelines.core.errors import UserError, disk_is_full
 
 # Extras of this package that open a protocol.
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
-# Bytes that are read ahead from a large object.
+# Bytes of a large object in one request, of which s3fs makes up to ten at the same time; its own pieces have 50 MiB.
 BLOCK = 2**23
 
 
@@ -126,7 +126,7 @@ class Url:
     def put(self, path: Path) -> None:
         """Writes a file of this machine."""
         with _reported(self, writes=True):
-            self._store.put_file(str(path), self._path)
+            self._store.put_file(str(path), self._path, chunksize=BLOCK)
 
     def check_writable(self) -> None:
         """Raises `UserError` unless objects can be written below this URL."""
@@ -272,7 +272,7 @@ def _store(protocol: str) -> Any:
         import fsspec
 
         # Other processes write too, so listings are never remembered.
-        return fsspec.filesystem(protocol, use_listings_cache=False)
+        return fsspec.filesystem(protocol, use_listings_cache=False, default_block_size=BLOCK)
     except ImportError as error:
         extra = EXTRAS.get(protocol)
         needed = f"highway-keras[{extra}]" if extra else f"fsspec, and its package for {protocol}"
