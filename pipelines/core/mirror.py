@@ -1,8 +1,8 @@
 """Local copies of what is at a URL: a run directory that is uploaded while it is written, and files to read.
 
 A run is written on a disk of the machine that trains it. Every few seconds, a thread uploads the files that have
-changed, in the order in which they were written, and the checkpoint after all others. The bucket is therefore always in
-a state in which a kill could have left a local run, and a run that is resumed starts from there.
+changed, in the order in which they were written, and record and checkpoint after all others. The bucket therefore holds
+what a kill could have left of a local run, and a run that is resumed starts from there.
 """
 
 import os
@@ -20,15 +20,16 @@ from pipelines.core.url import Location, Url, fetch
 
 PERIOD = 5.0
 """Seconds between two uploads of what has changed."""
-CHECKPOINTS = "checkpoint"
-"""Folder of a run whose files refer to all others."""
+LATE = ("run.json", "checkpoint")
+"""Files of a run, or their folder, that say what the others must have: that it is finished, or how far it is."""
 
 
 class _Stamp(NamedTuple):
-    """What changes with the content of a file."""
+    """What changes with the content of a file, but not with its name."""
 
     changed: int
     size: int
+    inode: int
 
 
 class _Mirror:
@@ -75,36 +76,34 @@ class _Mirror:
         Raises:
             UserError: the store cannot be used.
         """
-        with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as pinned:
-            # The checkpoints of this moment, before anything else is looked at: training continues meanwhile, and a
-            # newer one would refer to what is not uploaded.
-            states = [(name, link) for name, link in self._pinned(Path(pinned))]
-            others = [(self._name(path), path) for path in _files(self.local)]
-            late = {name for name, _ in states}
-            for files in ([one for one in others if not self._is_state(one[0])], states):
-                for name, path, stamp in _by_age(files):
-                    self._upload(name, path, stamp, late)
+        with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
+            # Kept as they are at this moment, before the others are looked at: training continues meanwhile, and newer
+            # ones would refer to what is not uploaded.
+            late = [*self._kept(Path(folder))]
+            others = [(self._name(path), path) for path in _files(self.local) if not self._is_late(path)]
+            for name, path, stamp in (*_by_age(others), *_by_age(late)):
+                self._upload(name, path, stamp)
 
-    def _upload(self, name: str, path: Path, stamp: _Stamp, states: set[str]) -> None:
+    def _upload(self, name: str, path: Path, stamp: _Stamp) -> None:
         if self._sent.get(name) == stamp:
             return
         # The previous checkpoint was the newest one, which the bucket has.
-        same = next((one for one in states if one != name and self._sent.get(one) == stamp), None)
+        same = next((one for one, sent in self._sent.items() if sent == stamp), None)
         if same:
             (self.url.parent / same).copy(self.url.parent / name)
         else:
             (self.url.parent / name).put(path)
         self._sent[name] = stamp
 
-    def _pinned(self, folder: Path) -> Iterator[tuple[str, Path]]:
-        for path in _files(self.local / CHECKPOINTS):
-            link = folder / path.name
+    def _kept(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        for number, path in enumerate(filter(self._is_late, _files(self.local))):
+            link = folder / str(number)
             with suppress(FileNotFoundError):
                 os.link(path, link)
                 yield self._name(path), link
 
-    def _is_state(self, name: str) -> bool:
-        return name.startswith(f"{self.local.name}/{CHECKPOINTS}/")
+    def _is_late(self, path: Path) -> bool:
+        return path.relative_to(self.local).parts[:1] in {(name,) for name in LATE}
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.local.parent).as_posix()
@@ -236,7 +235,7 @@ def _files(place: Path) -> list[Path]:
 
 def _stamp(path: Path) -> _Stamp:
     status = path.stat()
-    return _Stamp(status.st_mtime_ns, status.st_size)
+    return _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _by_age(files: list[tuple[str, Path]]) -> list[tuple[str, Path, _Stamp]]:
