@@ -11,13 +11,23 @@ from pydantic.fields import FieldInfo
 from pipelines.core.errors import nearest
 from pipelines.core.url import Url
 
-WORDS = {
-    **{int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"},
-    **{Path: "a path", Url: "a URL"},
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+    Url: "a URL",
+    bool: "true or false",
+    NoneType: "none",
 }
-PLACEHOLDERS = {
-    **{int: "INT", float: "NUMBER", str: "TEXT", bool: "BOOL", NoneType: "none"},
-    **{Path: "PATH", Url: "URL"},
+PLACEHOLDERS: dict[Any, str] = {
+    int: "INT",
+    float: "NUMBER",
+    str: "TEXT",
+    Path: "PATH",
+    Url: "URL",
+    bool: "BOOL",
+    NoneType: "none",
 }
 LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "less than"}
 

@@ -25,7 +25,7 @@ LATE = ("run.json", "checkpoint")
 
 
 class _Stamp(NamedTuple):
-    """What changes with the content of a file, but not with its name."""
+    """Properties of a file that change with its content, but not with its name."""
 
     changed: int
     size: int

@@ -22,7 +22,7 @@ NUMBER = re.compile(rf"(?:{re.escape(ASIDE)})?([0-9]+)(?:/|$)")
 
 
 class Destination(NamedTuple):
-    """Where a version is exported to."""
+    """The folder that a version is exported to, and what uploads it."""
 
     folder: Path | None
     """The folder of the model's versions; of a URL, a local one that shows what `pipelines.export.export` looks at: the

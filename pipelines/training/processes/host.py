@@ -68,7 +68,7 @@ class HostTask(Task):
 
     @property
     def place(self) -> Location:
-        """Where the run is."""
+        """The run directory, or its URL."""
         return Url(self.url) if self.url else self.folder
 
 
