@@ -32,7 +32,7 @@ from tests.toy_data import ToyData
 
 ROOT = Path(__file__).parents[2]
 WORDS = [
-    *("mnist_dense_50", "--model.depth", "3", "--model.width", "8", "--model.dropout", "0.2", "--epochs", "3"),
+    *("mnist_dense_50", "--model.depth", "3", "--model.width", "8", "--model.dropout", "0.2", "--epochs", "2"),
     *("--batch-size", "20", "--precision", "float32", "--steps-per-execution", "2", "--checkpoint-steps", "1"),
 ]
 STATE = f"runs/x/{NEWEST.as_posix()}"
@@ -42,10 +42,10 @@ import sys, time
 from pipelines.core import mirror
 from pipelines.training import checkpoint
 from tests import toy_train
-mirror.PERIOD, save = 0.01, checkpoint.save
+mirror.PERIOD, save = 0.1, checkpoint.save
 def save_slowly(*words):
     save(*words)
-    time.sleep(0.05)
+    time.sleep(0.3)
 checkpoint.save = save_slowly
 sys.exit(toy_train.main(sys.argv[1:]))
 """
@@ -57,7 +57,9 @@ def _own_place(bucket, monkeypatch, tmp_path):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(mirror, "PERIOD", 0.02)
+    monkeypatch.setattr(mirror, "PERIOD", 0.1)
+    # Figures take a quarter of the time.
+    monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
     urls._store.cache_clear()
     yield
     urls._store.cache_clear()
@@ -74,6 +76,7 @@ def whole(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "x"
     with pytest.MonkeyPatch.context() as patch:
         ToyData(side=28).install(patch)
+        patch.setattr("pipelines.training.figures.draw_training", lambda run: None)
         assert main(["train", *WORDS, "--run", str(run)]) == 0
     return run
 
@@ -152,7 +155,7 @@ def test_a_run_that_is_killed_is_resumed_from_its_bucket(bucket, whole, tmp_path
         )
     while STATE not in bucket.keys("runs/x"):
         assert process.poll() is None, (tmp_path / "log").read_text()
-        time.sleep(0.01)
+        time.sleep(0.2)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert "runs/x/report.md" not in bucket.keys("runs/x")

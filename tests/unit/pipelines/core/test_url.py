@@ -111,14 +111,20 @@ def test_an_error_while_an_object_is_read_says_what_to_do(bucket, monkeypatch):
             file.read()
 
 
-def test_missing_packages_are_named(monkeypatch):
+@pytest.mark.parametrize(
+    ("place", "needed"),
+    [
+        ("s3://bucket", r"highway-keras\[s3\]"),
+        ("gs://bucket", r"highway-keras\[gs\]"),
+        ("abfs://bucket", "fsspec, and its"),
+    ],
+)
+def test_missing_packages_are_named(monkeypatch, place, needed):
     module._store.cache_clear()
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UserError, match=r'pip install "highway-keras\[s3\]"'):
-        Url("s3://bucket/x").exists()
+    # That of a store may have been imported already.
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(UserError, match="fsspec, and its package for abfs"):
-        Url("abfs://bucket/x").exists()
+    with pytest.raises(UserError, match=f'pip install "{needed}'):
+        Url(place).exists()
 
 
 def test_an_unknown_protocol_is_refused():
