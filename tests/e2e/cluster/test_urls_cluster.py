@@ -6,48 +6,54 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from pipelines.verbs.cli import main
 from tests import tiny_model
 
 pytestmark = pytest.mark.slow
-COUNT = 1_500
+COUNT, MORE = 120, 40
 BUCKET = "s3://shared"
-# Parts of at least 128 images, of which each takes half a second.
+# Parts of at least 16 images, of which each takes half a second.
 SLOWLY = """
 import sys
-from pipelines.inference import job, part_tasks
+from pipelines.inference import job, net_inputs, part_tasks
 from pipelines.verbs.cli import main
 from tests.cluster_tasks import predict_late
-part_tasks.LEAST, job.predict_part = 128, predict_late
+net_inputs.BATCH, part_tasks.LEAST, job.predict_part = 16, 16, predict_late
 sys.exit(main(sys.argv[1:]))
 """
-# Uploads a folder, or prints an object.
+# Uploads a folder, waits for a part, and downloads the result and prints the names of all that is in its place; each
+# once it is asked to.
 COPY = """
-import sys
+import sys, time
 import s3fs
-store = s3fs.S3FileSystem()
-if sys.argv[1] == "upload":
-    store.mkdir("shared")
-    store.put(sys.argv[2], "shared", recursive=True)
-elif sys.argv[1] == "list":
-    print(*store.find("shared"))
-else:
-    store.get("shared/out.parquet", sys.argv[2])
+store, result = s3fs.S3FileSystem(use_listings_cache=False), "shared/out.parquet"
+input()
+store.mkdir("shared")
+store.put(sys.argv[1], "shared", recursive=True)
+print("uploaded", flush=True)
+input()
+while not any("/0" in name for name in store.find("shared/.out.parquet.parts")):
+    time.sleep(0.1)
+print("begun", flush=True)
+input()
+store.get(result, sys.argv[2])
+print(*(name for name in store.find("shared") if "out.parquet" in name), flush=True)
 """
 
 
 @pytest.fixture
-def store(cluster):
-    """An S3 server in the network of the cluster, which its nodes find by the files of AWS."""
+def store(cluster, place, tmp_path):
+    """A function that asks for the next step of `COPY`; the S3 server is in the network of the cluster."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    # Nodes find it by the files of AWS.
     (cluster.folder / "aws-config").write_text(
         f"[default]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:{port}\n"
     )
@@ -56,15 +62,18 @@ def store(cluster):
     )
     words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = cluster.start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = [sys.executable, "-c", COPY, f"{place}{os.sep}", str(tmp_path / "out.parquet")]
+    copy = cluster.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def copy(*words):
-        status, output = cluster.run([sys.executable, "-c", COPY, *map(str, words)])
-        assert status == 0, output
-        return output.split()
+    def step():
+        copy.stdin.write("\n")
+        copy.stdin.flush()
+        return copy.stdout.readline().strip()
 
-    yield copy
-    server.kill()
-    server.wait()
+    yield step
+    for process in (copy, server):
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
@@ -80,34 +89,32 @@ def place(tmp_path):
             Image.fromarray(pixels).save(buffer, "PPM")
             path = root / "images" / f"{number:05}.pgm"
             path.write_bytes(b"not an image" if number == 7 else buffer.getvalue())
-            if number < 200:
+            if number < MORE:
                 archive.add(path, path.name)
     return root
 
 
-def test_nodes_share_nothing_but_a_bucket(cluster, store, place, tmp_path):
+def test_nodes_share_nothing_but_a_bucket(cluster, store, place, tmp_path, monkeypatch):
+    assert store() == "uploaded"
     words = ["tiny", "images", "more.tar", "--out", "out.parquet", "--explain"]
-    subprocess.run([sys.executable, "-m", "pipelines", "predict", *words], cwd=place, check=True, capture_output=True)
-    whole = pq.read_table(place / "out.parquet").to_pydict()
-    (place / "out.parquet").unlink()
-    store("upload", f"{place}{os.sep}")
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("pipelines.inference.net_inputs.BATCH", 16)
+    assert main(["predict", *words]) == 0
+    whole = pq.read_table("out.parquet").to_pydict()
     place.rename(tmp_path / "elsewhere")
 
     by_url = [word if word.startswith("--") else f"{BUCKET}/{word}" for word in words]
     process = cluster.start(
         [sys.executable, "-c", SLOWLY, "predict", *by_url, "--cluster", cluster.address], stdout=subprocess.PIPE
     )
-    while not any(".out.parquet.parts/0" in name for name in store("list")):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
+    assert store() == "begun"
     cluster.kill("b")
     cluster.add("b")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    assert f"{BUCKET}/out.parquet: 1,700 images; 2 unreadable" in output
-    assert [name for name in store("list") if "out.parquet" in name] == ["shared/out.parquet"]
+    assert f"{BUCKET}/out.parquet: {COUNT + MORE} images; 2 unreadable" in output
+    assert store() == "shared/out.parquet"
 
-    store("download", tmp_path / "out.parquet")
     found = pq.read_table(tmp_path / "out.parquet").to_pydict()
     assert found.pop("path") == [f"{BUCKET}/{path}" for path in whole.pop("path")]
     assert [bool(error) for error in found.pop("error")] == [bool(error) for error in whole.pop("error")]
