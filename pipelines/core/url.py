@@ -218,7 +218,7 @@ def location(word: str) -> Path | Url:
 
 Location = Annotated[
     Path | Url,
-    BeforeValidator(lambda value: location(value) if isinstance(value, str) else value),
+    BeforeValidator(lambda value: location(value) if isinstance(value, str) and is_url(value) else value),
     PlainSerializer(str),
 ]
 """A path, or a URL: the type of a field."""
