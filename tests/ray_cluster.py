@@ -52,6 +52,9 @@ class LocalCluster:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+            # Tests write them, if nodes need a store.
+            "AWS_CONFIG_FILE": str(self.folder / "aws-config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.folder / "aws-credentials"),
         }
         self.isolated = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
         command = [*(NAMESPACE if self.isolated else ()), sys.executable, "-m", "tests.ray_cluster"]

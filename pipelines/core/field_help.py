@@ -9,9 +9,26 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from pipelines.core.errors import nearest
+from pipelines.core.url import Url
 
-WORDS = {int: "a whole number", float: "a number", str: "text", Path: "a path", bool: "true or false", NoneType: "none"}
-PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", bool: "BOOL", NoneType: "none"}
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+    Url: "a URL",
+    bool: "true or false",
+    NoneType: "none",
+}
+PLACEHOLDERS: dict[Any, str] = {
+    int: "INT",
+    float: "NUMBER",
+    str: "TEXT",
+    Path: "PATH",
+    Url: "URL",
+    bool: "BOOL",
+    NoneType: "none",
+}
 LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "less than"}
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.core.errors import UserError
+from pipelines.core.url import Url
 
 Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -48,7 +49,7 @@ def flat(config: BaseModel) -> dict[str, Any]:
     return values
 
 
-def read(path: Path, kind: type[Data]) -> Data:
+def read(path: Path | Url, kind: type[Data]) -> Data:
     """Reads a JSON file that this program wrote.
 
     Args:

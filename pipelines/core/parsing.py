@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import tyro
@@ -25,6 +26,7 @@ from tyro.constructors import (
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.field_help import explain, is_group, members, options, placeholder, quoted, several
+from pipelines.core.url import Url, is_url
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Settings = TypeVar("Settings", bound=Config)
@@ -235,10 +237,14 @@ def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
     takes_none = type(None) in options(field)
     many = several(field) or any(map(several, options(field)))
     by_name = _positional(field) and get_origin(field.annotation) is not Literal
+    kinds = options(field) or (field.annotation,)
 
     def read(words: list[str]) -> Any:
         if takes_none and words in (["none"], ["None"]):
             return None
+        if Path in kinds and Url not in kinds and is_url(words[0]):
+            # As a path, it would be a folder named s3: in this one.
+            raise UserError(f"{name if by_name else _option((name,))} takes no URL. Received: {words[0]}.")
         return words if many else words[0]
 
     def write(value: Any) -> list[str]:

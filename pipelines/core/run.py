@@ -34,6 +34,7 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import file_lock, flush, write_text, writing
 from pipelines.core.frozen import Frozen, read
+from pipelines.core.url import Url
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
@@ -234,9 +235,9 @@ def create(path: Path, config: Config, record: Record) -> Run:
     return Run(path, config, record)
 
 
-def refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path | Url) -> None:
     """Raises a `UserError` if `path` exists: a run is never overwritten."""
-    if path.exists() or path.is_symlink():
+    if path.exists() or (isinstance(path, Path) and path.is_symlink()):
         raise UserError(
             f"{path} exists already, and a run is never overwritten. "
             f"Name another folder with --run DIR, or resume the run in it with --resume {path}."

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from pipelines.core.url import Stored
+
 SUFFIXES = frozenset(
     (
         *(".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif"),
@@ -21,9 +23,9 @@ class ImageRef(NamedTuple):
 
     name: str
     """Path; archive and member; or data set, split and number."""
-    fetch: Callable[[], bytes | Path]
-    """Returns the encoded image or its file; call it before requesting the next image. Raises ImageError if the image
-    is not available, UserError if the following ones are not either."""
+    fetch: Callable[[], bytes | Path | Stored]
+    """Returns the encoded image, its file or object; call it before requesting the next image. Raises ImageError if the
+    image is not available, UserError if the following ones are not either."""
 
 
 def is_image(name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
+from pipelines.core.url import Stored, Url, location
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
 from serving.errors import ImageError
 
@@ -36,8 +37,8 @@ class Fetched(NamedTuple):
 
     name: str
     """See `ImageRef`."""
-    content: bytes | Path | ImageError
-    """The encoded image, its file, or the reason why it is not available."""
+    content: bytes | Path | Stored | ImageError
+    """The encoded image, its file or object, or the reason why it is not available."""
 
 
 class Listing:
@@ -91,8 +92,8 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
     """Resolves arguments to sources before the first image is read.
 
     Args:
-        words: files, folders (searched recursively), globs, tar files, `tfds:DATA/SPLIT`, and "-" for an image on the
-            standard input.
+        words: files, folders (searched recursively) and tar files, or their URLs; globs, `tfds:DATA/SPLIT`, and "-" for
+            an image on the standard input.
         data_dir: folder of prepared data.
 
     Returns:
@@ -107,6 +108,8 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
             found.append(_Stdin())
         elif word.startswith(TFDS):
             found.append(_split(word.removeprefix(TFDS), data_dir))
+        elif isinstance(place := location(word), Url):
+            found.append(_at(place))
         elif os.path.lexists(word):
             found.append(_source(word))
         else:
@@ -131,6 +134,16 @@ def _source(path: str) -> Source:
 
         return Tar(path)
     return _File(path)
+
+
+def _at(url: Url) -> Source:
+    if url.name.lower().endswith(TARS):
+        from pipelines.inference.tars import Tar
+
+        return Tar(str(url))
+    from pipelines.inference.objects import Objects
+
+    return Objects(url)
 
 
 def _globbed(pattern: str) -> list[str]:

@@ -20,11 +20,13 @@ from pipelines.core import environment
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
-from pipelines.inference import inputs, part_tasks
+from pipelines.core.url import Location
+from pipelines.inference import inputs, part_tasks, stored_model
 from pipelines.inference.image_ref import SUFFIXES
 from pipelines.inference.net_inputs import batches, converter
+from pipelines.inference.part_files import SUFFIX
 from pipelines.inference.part_tasks import ImagePart, part_model, predict_part
-from pipelines.inference.parts import GROUP, SUFFIX, Parts, open_parts
+from pipelines.inference.parts import GROUP, Parts, files, open_parts
 from pipelines.inference.predict import NO_IMAGES
 from pipelines.inference.progress import JobProgress, Total
 from pipelines.inference.rows import RowBuilder
@@ -45,17 +47,17 @@ class PredictionJob:
     """A prediction job over images, or over a table.
 
     Args:
-        model: a version folder, or a model folder.
+        model: a version folder, or a model folder, or its URL.
         inputs: see `pipelines.inference.inputs.sources`; or a table.
-        out: the Parquet file, or the folder of such files.
+        out: the Parquet file, or the folder of such files, or its URL.
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
         data_dir: folder of prepared data.
     """
 
-    model: Path
+    model: Location
     inputs: tuple[str, ...]
-    out: Path
+    out: Location
     count: int
     explain: bool = False
     data_dir: Path | None = None
@@ -280,9 +282,9 @@ class Writer:
         self.progress.saved()
 
 
-def check_out(out: Path) -> None:
+def check_out(out: Location) -> None:
     """Raises `UserError` unless a path names a Parquet file or a folder of such files, which may be complete."""
-    if out.is_dir() and not any(out.glob(f"*{SUFFIX}")):
+    if out.is_dir() and not files(out):
         raise UserError(
             f"{out} is a folder. Name a file in it, such as {out / 'predictions.parquet'}, or a new folder."
         )
@@ -292,7 +294,7 @@ def check_out(out: Path) -> None:
 
 def _open(job: PredictionJob) -> Model:
     try:
-        model = open_model(job.model)
+        model = open_model(stored_model.local(job.model))
         if model.manifest.is_table:
             raise UserError(f"{model.folder} {NO_IMAGES}")
         if model.conversion is None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.core.url import Stored, read_all
 from pipelines.inference.inputs import Fetched, printable
 from serving import image_files
 from serving.errors import ImageError
@@ -49,13 +50,29 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
         except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 
-    return lambda batch: [convert(image) for image in batch]
+    return lambda batch: [convert(image) for image in _read(batch)]
 
 
-def _size(content: bytes | Path | ImageError) -> int:
+def _read(batch: list[Fetched]) -> list[Fetched]:
+    """Reads those of a batch that are in a bucket, all at the same time."""
+    urls = [image.content.url for image in batch if isinstance(image.content, Stored)]
+    contents = dict(zip(urls, read_all(urls), strict=True))
+
+    def read(image: Fetched) -> Fetched:
+        if not isinstance(image.content, Stored):
+            return image
+        content = contents[image.content.url]
+        return image._replace(content=ImageError(f"{image.name} does not exist.") if content is None else content)
+
+    return [read(image) for image in batch]
+
+
+def _size(content: bytes | Path | Stored | ImageError) -> int:
     """Size of an encoded image in bytes; 0 if the image is missing, which is reported when it is read."""
     if isinstance(content, bytes):
         return len(content)
+    if isinstance(content, Stored):
+        return content.size
     if isinstance(content, Path):
         with suppress(OSError):
             return content.stat().st_size
@@ -68,4 +85,5 @@ def _decoded(image: Fetched, model: Model) -> np.ndarray:
     side, grey = model.side, model.manifest.is_grey
     if isinstance(image.content, Path):
         return image_files.read(image.content, side, grey)
+    assert isinstance(image.content, bytes), "objects are read batch by batch"
     return image_files.decode(image.content, image.name, side=side, grey=grey)

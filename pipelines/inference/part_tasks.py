@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.url import Location, Url
+from pipelines.inference import stored_model
 from pipelines.inference.inputs import Fetched
 from pipelines.inference.net_inputs import NetInput, converter
 from pipelines.inference.parts import GROUP, Parts, write_aside
@@ -44,13 +46,13 @@ class PartModel:
     """A model as all processes open it, and what they write about an image or a row.
 
     Args:
-        path: see `serving.model.open_model`.
+        path: see `pipelines.inference.stored_model.local`.
         digest: digest of its manifest.
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
     """
 
-    path: Path
+    path: Location
     digest: str
     count: int
     explain: bool
@@ -66,12 +68,12 @@ class ImagePart:
         folder: the folder of the parts.
         first: number of the first row.
         batches: the images.
-        visible: a file that the process which listed the images can see; None without files.
+        visible: a file that the process which listed the images can see; None without files of a disk.
     """
 
     model: PartModel
     schema: pa.Schema
-    folder: Path
+    folder: Location
     first: int
     batches: list[list[Fetched]]
     visible: Path | None
@@ -106,7 +108,7 @@ def predict_part(part: ImagePart) -> WrittenPart:
     return written(pa.Table.from_batches(batches, part.schema), part.folder, part.first)
 
 
-def written(table: pa.Table, folder: Path, first: int) -> WrittenPart:
+def written(table: pa.Table, folder: Location, first: int) -> WrittenPart:
     """Writes the rows of a part.
 
     Args:
@@ -196,17 +198,18 @@ def grouped(batches: Iterable[tuple[int, Batch]], rows: Callable[[int], int]) ->
         yield first, group
 
 
-def part_model(given: Path, folder: Path, count: int, explain: bool) -> PartModel:
+def part_model(given: Location, folder: Path, count: int, explain: bool) -> PartModel:
     """Describes an opened model.
 
     Args:
-        given: the path or name that the user gave.
+        given: the path, name or URL that the user gave.
         folder: the folder of the opened version.
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
     """
     # A net of the package has another path on a machine that has the package elsewhere.
-    return PartModel(folder if given.exists() else given, _digest(folder), count, explain)
+    named = isinstance(given, Url) or not given.exists()
+    return PartModel(given if named else folder, _digest(folder), count, explain)
 
 
 def check_version(model: PartModel, folder: Path) -> None:
@@ -226,7 +229,7 @@ def _digest(folder: Path) -> str:
 def _opened(model: PartModel) -> tuple[RowBuilder, Callable[[list[Fetched]], list[NetInput]]]:
     """Opens a model once per process."""
     try:
-        opened = open_model(model.path)
+        opened = open_model(stored_model.local(model.path))
     except ServingError as error:
         raise UserError(f"{error} This was on {socket.gethostname()}.") from error
     check_version(model, opened.folder)

@@ -2,14 +2,15 @@
 
 The parts are in a hidden folder next to the result, and named by the number of their first row. Where several processes
 write them, in any order, each writes aside, and the one that holds the lock renames. The result itself appears once it
-is complete: as one file with the rows of all parts, or as the folder of the parts.
+is complete: as one file with the rows of all parts, or as the folder of the parts. In a bucket, where nothing is
+renamed, a folder is complete once the description of the job, next to its parts, is gone.
 """
 
 import json
 import secrets
-import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -19,12 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import file_lock, flush, remove_leftovers, replacing, write_text
+from pipelines.core.url import Location, Url
+from pipelines.inference import part_files
+from pipelines.inference.part_files import SUFFIX, first_row, opened
 
 # Rows per row group of the file; a reader holds at least one row group in memory.
 GROUP = 32_768
-SUFFIX = ".parquet"
 JOB, LOCK, WHOLE = "job.json", "lock", f"whole{SUFFIX}"
+READERS = 16
+"""Parts that are looked at at the same time."""
 NAME = "path"
 
 Description = Mapping[str, Any]
@@ -40,7 +44,7 @@ class Parts:
         job: description of the job.
     """
 
-    def __init__(self, out: Path, folder: Path, job: Description) -> None:
+    def __init__(self, out: Location, folder: Location, job: Description) -> None:
         self.out = out
         self.folder = folder
         self.job = job
@@ -48,17 +52,17 @@ class Parts:
     @property
     def is_complete(self) -> bool:
         """True if the result is complete."""
-        return self.out.exists()
+        return self.out.exists() and not (isinstance(self.out, Url) and (self.folder / JOB).exists())
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Location]:
         """The complete parts, in order."""
-        return _parts(self.folder)
+        return part_files.parts(self.folder)
 
     @property
     def rows(self) -> int:
         """Number of rows in the parts, or in the complete result."""
-        return sum(map(_rows, files(self.out) if self.is_complete else self.paths))
+        return sum(rows for _, rows in _counted(files(self.out) if self.is_complete else self.paths))
 
     def gaps(self) -> list[tuple[int, int | None]]:
         """Returns the ranges of rows that are in no part: first row and end, which is None for the last one.
@@ -67,8 +71,8 @@ class Parts:
             UserError: a part is damaged, or is of an earlier version, which numbered parts instead of rows.
         """
         found, row = [], 0
-        for part in self.paths:
-            first = int(part.stem)
+        for part, rows in _counted(self.paths):
+            first = first_row(part)
             if first < row:
                 raise UserError(
                     f"the parts in {self.folder} were written by an earlier version of this program. Finish them with "
@@ -76,7 +80,7 @@ class Parts:
                 )
             if first > row:
                 found.append((row, first))
-            row = first + _rows(part)
+            row = first + rows
         return [*found, (row, None)]
 
     def skip(self, names: Iterator[str], first: int = 0) -> int:
@@ -92,16 +96,16 @@ class Parts:
         Raises:
             UserError: the names differ from those in the rows, or a part is damaged.
         """
-        row = first
-        for part in files(self.out) if self.is_complete else self.paths:
-            if not self.is_complete and int(part.stem) != row:
+        row, complete = first, self.is_complete
+        for part in files(self.out) if complete else self.paths:
+            if not complete and first_row(part) != row:
                 continue
             for written in _names(part):
                 found = list(islice(names, len(written)))
                 if found != written:
-                    raise self._changed(row, written, found)
+                    raise self._changed(row, written, found, self.out if complete else self.folder)
                 row += len(written)
-        if self.is_complete and next(names, None) is not None:
+        if complete and next(names, None) is not None:
             raise UserError(
                 f"{self.out} is complete with {row:,} images, and there are more now. "
                 "Name another file, or remove this one to start over."
@@ -115,7 +119,7 @@ class Parts:
             table: its rows.
             first: number of its first row; None for the one after the last part.
         """
-        with replacing(self._path(self.gaps()[-1][0] if first is None else first)) as aside:
+        with part_files.written(self._path(self.gaps()[-1][0] if first is None else first)) as aside:
             pq.write_table(table, aside, compression="zstd")
 
     def commit(self, written: str, first: int) -> None:
@@ -125,8 +129,7 @@ class Parts:
             written: its name, from `write_aside`.
             first: number of its first row.
         """
-        (self.folder / written).replace(self._path(first))
-        flush(self.folder)
+        part_files.move(self.folder / written, self._path(first))
 
     def finish(self, schema: pa.Schema) -> None:
         """Makes the result of the parts and removes them.
@@ -140,33 +143,31 @@ class Parts:
         if len(self.gaps()) > 1:
             raise UserError(f"parts are missing in {self.folder}. Repeat the command to write them.")
         if self.out.suffix != SUFFIX:
-            remove_leftovers(self.folder)
-            self.folder.replace(self.out)
-            flush(self.out.parent)
-            return
-        whole = self.folder / WHOLE
-        with replacing(whole) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
-            rows = (batch for path in self.paths for batch in pq.ParquetFile(path).iter_batches())
-            for group in _groups(rows):
-                writer.write_table(pa.Table.from_batches(group, schema))
-        whole.replace(self.out)
-        flush(self.out.parent)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            part_files.move_parts(self.folder, self.out)
+        else:
+            whole = self.folder / WHOLE
+            with part_files.written(whole) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
+                for group in _groups(_batches(self.paths)):
+                    writer.write_table(pa.Table.from_batches(group, schema))
+            part_files.move(whole, self.out)
+        if isinstance(self.folder, Url):
+            # The result is complete from here on.
+            (self.folder / JOB).unlink()
+        part_files.remove(self.folder)
 
-    def _path(self, first: int) -> Path:
+    def _path(self, first: int) -> Location:
         return self.folder / f"{first:08}{SUFFIX}"
 
-    def _changed(self, rows: int, written: list[str], found: list[str]) -> UserError:
+    def _changed(self, rows: int, written: list[str], found: list[str], obsolete: Location) -> UserError:
         index = next((index for index, name in enumerate(found) if name != written[index]), len(found))
         now = f"is now {found[index]}" if index < len(found) else "is now missing"
-        obsolete = self.out if self.is_complete else self.folder
         return UserError(
             f"the images have changed since {self.out} was begun: number {rows + index + 1:,} was {written[index]} "
             f"and {now}. Name another file, or remove {obsolete} to start over."
         )
 
 
-def write_aside(table: pa.Table, folder: Path, first: int) -> str:
+def write_aside(table: pa.Table, folder: Location, first: int) -> str:
     """Writes rows to a file that becomes a part once it is committed; any process may, which need not hold the lock.
 
     Args:
@@ -187,17 +188,17 @@ def write_aside(table: pa.Table, folder: Path, first: int) -> str:
         raise UserError(f"{folder} is missing on {socket.gethostname()}. All machines must have the folder of --out.")
     # Two attempts at the same part may run at the same time.
     path = folder / f".{first:08}-{secrets.token_hex(4)}{SUFFIX}"
-    with replacing(path) as aside:
+    with part_files.written(path) as aside:
         pq.write_table(table, aside, compression="zstd")
     return path.name
 
 
 @contextmanager
-def open_parts(out: Path, job: Description) -> Iterator[Parts]:
+def open_parts(out: Location, job: Description) -> Iterator[Parts]:
     """Locks a result until the block ends or the process dies. Its parts are kept for another attempt.
 
     Args:
-        out: the file or folder.
+        out: the file or folder. In a bucket, nothing is locked.
         job: description of the job.
 
     Yields:
@@ -214,25 +215,27 @@ def open_parts(out: Path, job: Description) -> Iterator[Parts]:
     folder = out.with_name(f".{out.name}.parts")
     parts = Parts(out, folder, job)
     refusal = f"another process is writing {out}. Wait for it, or name another file."
-    with file_lock(folder / LOCK, refusal, create=True):
+    with part_files.lock(folder / LOCK, refusal):
         try:
             _check(parts)
             try:
-                write_text(folder / JOB, json.dumps(job, indent=2))
+                if not parts.is_complete:
+                    with part_files.written(folder / JOB) as aside:
+                        aside.write_text(json.dumps(job, indent=2), encoding="utf-8")
                 yield parts
             finally:
                 if parts.is_complete:
                     # This or an earlier process may not have come to its last step.
-                    shutil.rmtree(folder, ignore_errors=True)
+                    part_files.remove(folder)
                     _clear(out)
         finally:
             if not parts.paths:
-                shutil.rmtree(folder, ignore_errors=True)
+                part_files.remove(folder)
 
 
-def files(out: Path) -> list[Path]:
+def files(out: Location) -> list[Location]:
     """Returns the files of a complete result, in order."""
-    return _parts(out) if out.is_dir() else [out]
+    return part_files.parts(out) if out.is_dir() else [out]
 
 
 def _check(parts: Parts) -> None:
@@ -240,6 +243,10 @@ def _check(parts: Parts) -> None:
         if _written_by(parts.out) != parts.job:
             raise UserError(f"{parts.out} exists and belongs to another job. Name another file, or remove it.")
     elif parts.paths:
+        if isinstance(parts.folder, Url) and not (parts.folder / JOB).exists():
+            # They are of a complete result, which was removed.
+            part_files.remove(parts.folder)
+            return
         stored = json.loads((parts.folder / JOB).read_text(encoding="utf-8"))
         name = next((name for name in parts.job if stored.get(name) != parts.job[name]), None)
         if name:
@@ -250,34 +257,37 @@ def _check(parts: Parts) -> None:
             )
 
 
-def _clear(out: Path) -> None:
+def _clear(out: Location) -> None:
     """Removes what is no part from a folder that was renamed, because readers take every file for one."""
-    if out.is_dir():
+    if isinstance(out, Path) and out.is_dir():
         for name in (JOB, LOCK):
             (out / name).unlink(missing_ok=True)
 
 
-def _written_by(path: Path) -> Any:
+def _written_by(path: Location) -> Any:
     """Returns the description of the job that wrote a result; None if it has none."""
     try:
-        return json.loads(pq.read_schema(files(path)[0]).metadata[b"job"])
+        with opened(files(path)[0]) as file:
+            return json.loads(pq.read_schema(file).metadata[b"job"])
     except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError):
         return None
 
 
-def _parts(folder: Path) -> list[Path]:
-    # More than eight digits would be out of order as text.
-    return sorted(folder.glob(f"[0-9]*{SUFFIX}"), key=lambda path: int(path.stem))
+def _counted(parts: list[Location]) -> list[tuple[Location, int]]:
+    """Returns each part with its number of rows; many parts in a bucket are asked at the same time."""
+    with ThreadPoolExecutor(READERS, thread_name_prefix="parts") as pool:
+        return list(zip(parts, pool.map(_rows, parts), strict=True))
 
 
-def _rows(part: Path) -> int:
+def _rows(part: Location) -> int:
     try:
-        return int(pq.read_metadata(part).num_rows)
+        with opened(part) as file:
+            return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part, error) from None
 
 
-def _damaged(part: Path, error: Exception) -> UserError:
+def _damaged(part: Location, error: Exception) -> UserError:
     return UserError(f"{part} is damaged: {error}. Remove it, and repeat the command.")
 
 
@@ -285,12 +295,19 @@ def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _names(part: Path) -> Iterator[list[str]]:
+def _names(part: Location) -> Iterator[list[str]]:
     try:
-        for batch in pq.ParquetFile(part).iter_batches(columns=[NAME]):
-            yield batch.column(0).to_pylist()
+        with opened(part) as file:
+            for batch in pq.ParquetFile(file).iter_batches(columns=[NAME]):
+                yield batch.column(0).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part, error) from None
+
+
+def _batches(parts: Iterable[Location]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        with opened(part) as file:
+            yield from pq.ParquetFile(file).iter_batches()
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
+from pipelines.core.url import Location
 from pipelines.data.roots import TABLES
 from serving.errors import ServingError
 from serving.schemas import Guess, Prediction
@@ -44,11 +45,12 @@ def is_table(words: Sequence[str]) -> bool:
     return bool(found)
 
 
-def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Predictions:
+def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> Predictions:
     """Classifies image files.
 
     Args:
-        model: a version folder, a model folder, whose newest version is used, or the name of a net of the package.
+        model: a version folder, a model folder, whose newest version is used, their URL, or the name of a net of the
+            package.
         images: files, folders, globs, tar files and splits of data sets; see `pipelines.inference.inputs.sources`.
         count: number of classes to return.
 
@@ -63,13 +65,14 @@ def predict(model: Path, images: Sequence[str | Path], count: int = TOP) -> Pred
     """
     import numpy as np
 
+    from pipelines.inference import stored_model
     from pipelines.inference.inputs import Listing, sources
     from pipelines.inference.net_inputs import batches, converter
     from serving.manifest import PROBABILITIES
     from serving.model import above_half, open_model, top
 
     try:
-        opened = open_model(model)
+        opened = open_model(stored_model.local(model))
     except ServingError as error:
         raise UserError(str(error)) from error
     if opened.manifest.is_table:

@@ -16,8 +16,10 @@ from rich.console import Console
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.url import Location
 from pipelines.inference import tables
 from pipelines.inference.job import JobResult, PredictionJob, Writer, check_out, saved
+from pipelines.inference.part_files import opened
 from pipelines.inference.part_tasks import PartModel, WrittenPart, check_version, part_model, write_parts, written
 from pipelines.inference.parts import Parts, files, open_parts
 from pipelines.inference.progress import JobProgress
@@ -42,7 +44,7 @@ class TablePart:
 
     model: PartModel
     schema: pa.Schema
-    folder: Path
+    folder: Location
     first: int
     rows: TableRows
     path: Path
@@ -168,11 +170,14 @@ def _schema(model: TableModel, rows: TableRows, job: PredictionJob, path: Path, 
     return pa.table(tables.columns(one, job.count, job.explain)).schema.with_metadata(metadata)
 
 
-def _outputs(out: Path) -> Outputs:
+def _outputs(out: Location) -> Outputs:
     """Reads the predictions of a result."""
-    paths = files(out)
-    name = VALUE if VALUE in pq.read_schema(paths[0]).names else PROBABILITIES
-    chunks: list[Any] = [chunk for path in paths for chunk in pq.read_table(path, columns=[name])[name].chunks]
+    chunks: list[Any] = []
+    for path in files(out):
+        with opened(path) as file:
+            table = pq.ParquetFile(file)
+            name = VALUE if VALUE in table.schema_arrow.names else PROBABILITIES
+            chunks += table.read(columns=[name])[name].chunks
     if name == VALUE:
         return {name: np.concatenate([chunk.to_numpy() for chunk in chunks])[:, None]}
     return {name: np.concatenate([chunk.flatten().to_numpy().reshape(len(chunk), -1) for chunk in chunks])}

@@ -15,6 +15,8 @@ from rich.table import Table
 
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
+from pipelines.core.url import Location
+from pipelines.inference import stored_model
 from pipelines.inference.predict import class_cells, class_headings
 from pipelines.inference.rows import class_columns, lists
 from pipelines.inference.table_rows import TableRows, read
@@ -110,11 +112,11 @@ class TablePredictions:
         ]
 
 
-def local(path: Path) -> tuple[Path, TableModel]:
+def local(path: Location) -> tuple[Path, TableModel]:
     """Opens an exported model of a table.
 
     Args:
-        path: a version folder, or a model folder, whose newest version is used.
+        path: a version folder, or a model folder, whose newest version is used, or its URL.
 
     Returns:
         The version folder, and the model.
@@ -126,7 +128,7 @@ def local(path: Path) -> tuple[Path, TableModel]:
         folder, model = local(Path("models/houses"))
     """
     try:
-        opened = open_model(path)
+        opened = open_model(stored_model.local(path))
     except ServingError as error:
         raise UserError(str(error)) from error
     content = opened.manifest

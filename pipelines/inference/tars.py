@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, Any
 
 from pipelines.core.errors import UserError
+from pipelines.core.url import Url, location
 from pipelines.inference.image_ref import ImageRef, is_image
 from serving.errors import ImageError
 
@@ -88,7 +88,7 @@ class Tar:
     """The images of a tar file, compressed or not; nested tar files are ignored.
 
     Args:
-        path: path of the file.
+        path: path of the file, or its URL; an object is read piece by piece.
 
     Raises:
         UserError: the file is not a tar file; or, while images are read, it is damaged or incomplete.
@@ -113,7 +113,7 @@ class Tar:
             for _ in _members(archive):
                 count += 1
                 if count == SAMPLE:
-                    return round(count * Path(self.path).stat().st_size / file.tell())
+                    return round(count * _size(self.path) / file.tell())
         return count
 
     def _content(self, archive: Any, member: tarfile.TarInfo, name: str) -> bytes:
@@ -135,7 +135,7 @@ class Tar:
     def _opened(self) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
         """Opens the archive and yields it together with its file."""
         try:
-            with Path(self.path).open("rb", buffering=BUFFER) as file:
+            with _open(self.path) as file:
                 packed = file.read(max(map(len, PACKED))).startswith(PACKED)
                 file.seek(0)
                 # Decompressors need a full file object.
@@ -144,6 +144,16 @@ class Tar:
                     yield archive, source
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
+
+
+def _open(path: str) -> IO[bytes]:
+    place = location(path)
+    return place.open() if isinstance(place, Url) else place.open("rb", buffering=BUFFER)
+
+
+def _size(path: str) -> int:
+    place = location(path)
+    return place.size() if isinstance(place, Url) else place.stat().st_size
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

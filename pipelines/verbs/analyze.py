@@ -10,8 +10,10 @@ from rich.table import Table
 from pipelines.analysis.analyze import PAGE, analyze
 from pipelines.core.console import say
 from pipelines.core.frozen import Count, Frozen
+from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
+from pipelines.core.url import Location
 
 if TYPE_CHECKING:
     from pipelines.analysis.measuring import Analysis
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 class Arguments(Frozen):
     """Reads the gates of a trained net, closes its layers one by one and writes tables, arrays, figures and a page."""
 
-    run: tyro.conf.Positional[Path]
-    """The run directory."""
+    run: tyro.conf.Positional[Location]
+    """The run directory, or its URL."""
     to: Path | None = None
     """Folder to write; an analysis in it is replaced. Default: analysis/ in the run directory."""
     weights: Weights = "final"
@@ -50,12 +52,13 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway analyze", Arguments.__doc__ or "")
     console = Console()
-    folder, found = analyze(
-        given.run, given.to, weights=given.weights, data=given.data, split=given.split, examples=given.examples,
-        units=given.units, data_dir=given.data_dir, console=console,
-    )  # fmt: skip
-    console.print(_table(found))
-    say(console, f"written: {folder / PAGE}, with figures, layers.csv and arrays.npz")
+    with mirrored(given.run) as run:
+        folder, found = analyze(
+            run, given.to, weights=given.weights, data=given.data, split=given.split, examples=given.examples,
+            units=given.units, data_dir=given.data_dir, console=console,
+        )  # fmt: skip
+        console.print(_table(found))
+        say(console, f"written: {folder / PAGE}, with figures, layers.csv and arrays.npz")
 
 
 def _table(found: "Analysis") -> Table:

@@ -8,8 +8,10 @@ from rich.table import Table
 
 from pipelines.core.console import say
 from pipelines.core.frozen import Frozen
+from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights, open_run
+from pipelines.core.url import Location
 from pipelines.data.roots import refuse_unknown
 from pipelines.training import evaluation
 from pipelines.training.evaluate import FILE, evaluate, folder
@@ -20,8 +22,8 @@ from pipelines.training.multi_label import MultiLabel
 class Arguments(Frozen):
     """Evaluates a run on the test split: scores, loss and results per class; for a regression, errors and R²."""
 
-    run: tyro.conf.Positional[Path]
-    """The run directory."""
+    run: tyro.conf.Positional[Location]
+    """The run directory, or its URL."""
     weights: Weights = "final"
     """Weights after the last step, or of the best epoch on validation."""
     data: str | None = None
@@ -45,10 +47,14 @@ def main(arguments: list[str]) -> None:
     given = parse(Arguments, arguments, "highway evaluate")
     if given.data is not None:
         refuse_unknown(given.data)
-    console = Console()
-    result = evaluate(given.run, given.weights, given.data_dir, mirror=given.mirror, data=given.data, console=console)
-    to = folder(given.run, given.data)
-    data = open_run(given.run).record.data
+    with mirrored(given.run) as run:
+        _evaluate(given, run, Console())
+
+
+def _evaluate(given: Arguments, run: Path, console: Console) -> None:
+    result = evaluate(run, given.weights, given.data_dir, mirror=given.mirror, data=given.data, console=console)
+    to = folder(run, given.data)
+    data = open_run(run).record.data
     console.print(table(result, "rows" if data.columns else "images"))
     values = "values.png" if data.columns else "forecast.png"
     names: tuple[str, ...] = ("confusion.png", "errors.png")
@@ -56,8 +62,8 @@ def main(arguments: list[str]) -> None:
         names = ("errors.png",) if data.labels else (values,)
     written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
     if given.data is None:
-        written.append(given.run / "report.md")
-    then = "" if given.data else f"\nnext: highway export {given.run}"
+        written.append(run / "report.md")
+    then = "" if given.data else f"\nnext: highway export {run}"
     say(console, f"written: {', '.join(map(str, written))}{then}")
 
 

@@ -10,8 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.core.frozen import Frozen
+from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
+from pipelines.core.url import Location
+from pipelines.export.bucket import exported_to
 from pipelines.export.export import export, verify
 from pipelines.export.forms import optional
 from pipelines.export.summary import agreement, report
@@ -22,12 +25,13 @@ from serving.manifest import ConversionKind
 class FixedArguments(Frozen):
     """Writes the next version of a model: SavedModel, ONNX, labels and manifest, checked against the Keras model."""
 
-    run: tyro.conf.Positional[Path]
-    """The run directory to export; with --verify, a version folder, or a model's folder for its newest version."""
+    run: tyro.conf.Positional[Location]
+    """The run directory to export, or its URL; with --verify, a version folder, or a model's folder for its newest
+    version."""
     verify: bool = False
     """Verify an exported version instead: the SHA-256 of each file, and each form against the outputs of Keras."""
-    to: Path | None = None
-    """Folder of the model's versions; default: models/ and the name of the run directory."""
+    to: Location | None = None
+    """Folder of the model's versions, or its URL; default: models/ and the name of the run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
     gates: bool = False
@@ -63,16 +67,18 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
     console = Console(stderr=True)
-    if given.verify:
-        with console.status(f"verifying {escape(str(given.run))}"):
-            folder, parity = verify(given.run, given.sign)
-        lines = [f"{folder}: all files are unchanged", *agreement(parity, manifest.read(folder))]
-        sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
-        return
-    with console.status(f"exporting {escape(str(given.run))}"):
-        folder = export(
-            given.run, given.to, given.weights, given.data_dir, gates=given.gates,
-            optional=[key for key in _OPTIONAL if getattr(given, key)], calibrate=given.calibrate,
-            conversion=given.conversion, sign=given.sign, force=given.force,
-        )  # fmt: skip
-    sys.stdout.write(report(folder))
+    with mirrored(given.run) as run, exported_to(given.to) as to:
+        if given.verify:
+            with console.status(f"verifying {escape(str(given.run))}"):
+                folder, parity = verify(run, given.sign)
+            lines = [f"{folder}: all files are unchanged", *agreement(parity, manifest.read(folder))]
+            sys.stdout.write("\n".join([*lines, "signed"] if given.sign else lines) + "\n")
+            return
+        with console.status(f"exporting {escape(str(given.run))}"):
+            folder = export(
+                run, to.folder, given.weights, given.data_dir, gates=given.gates,
+                optional=[key for key in _OPTIONAL if getattr(given, key)], calibrate=given.calibrate,
+                conversion=given.conversion, sign=given.sign, force=given.force,
+            )  # fmt: skip
+            to.publish()
+        sys.stdout.write(report(folder))

@@ -10,7 +10,9 @@ import tyro
 from pydantic import Field, model_validator
 
 from pipelines.core.frozen import Frozen
+from pipelines.core.mirror import fetched
 from pipelines.core.parsing import parse
+from pipelines.core.url import Location, Url, location
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 
 if TYPE_CHECKING:
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
 class Arguments(Frozen):
     """Predicts images, or the rows of a table, with an exported model; with --out, any number of them."""
 
-    model: tyro.conf.Positional[Path]
-    """A version folder, a model folder, whose newest version is used, or a net of the package, such as cifar10."""
+    model: tyro.conf.Positional[Location]
+    """A version folder, a model folder, whose newest version is used, a URL of either, or a net of the package, such as
+    cifar10."""
     images: tyro.conf.Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Images of any size: PNG, JPEG, and more; folders, globs, tar files, tfds:mnist/test, and - for standard input. Or
-    the rows of a table: a CSV, TSV or Parquet file."""
+    the rows of a table: a CSV, TSV or Parquet file. Files, folders and tar files may be URLs, such as
+    s3://bucket/photos."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one line of JSON per image or row."""
     url: str | None = None
@@ -37,9 +41,9 @@ class Arguments(Frozen):
     """With --url, label of the version, such as stable."""
     top: Annotated[int, Field(ge=1)] = TOP
     """Number of most probable classes per image or row."""
-    out: Path | None = None
-    """Parquet file to write instead, with one row per image or row; or a new folder for many such files. Repeat an
-    interrupted command to resume it."""
+    out: Location | None = None
+    """Parquet file to write instead, with one row per image or row; or a new folder for many such files; or the URL of
+    either. Repeat an interrupted command to resume it."""
     cluster: str | None = None
     """With --out, predict on the nodes of a Ray cluster: HOST:PORT of its head, or auto for that of this machine."""
     explain: bool = False
@@ -90,8 +94,7 @@ def main(arguments: list[str]) -> None:
         sys.stderr.write(f"{version} answered\n")
     else:
         folder, predictions, unreadable = predict(given.model, given.images, given.top)
-        if folder != given.model:
-            sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+        _name_version(given.model, folder)
     if given.format == "json":
         for prediction in predictions:
             found = prediction.model_dump(include={"file", "top", "labels"}, exclude_none=True)
@@ -106,12 +109,16 @@ def main(arguments: list[str]) -> None:
 
 
 def _predict_table(given: Arguments) -> None:
-    from pipelines.inference import tables
-
     if given.out is not None:
         _write_table(given, given.out)
         return
-    path = Path(given.images[0])
+    with fetched(location(given.images[0])) as path:
+        _print_table(given, path)
+
+
+def _print_table(given: Arguments, path: Path) -> None:
+    from pipelines.inference import tables
+
     if given.url is not None:
         with tables.remote(given.url, str(given.model), given.version, given.label) as (asked, model):
             found = tables.predict(model, path)
@@ -119,8 +126,7 @@ def _predict_table(given: Arguments) -> None:
     else:
         folder, model = tables.local(given.model)
         found = tables.predict(model, path)
-        if folder != given.model:
-            sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+        _name_version(given.model, folder)
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
     score = f"; {found.score()}" if found.score() else ""
     if given.format == "json":
@@ -136,16 +142,17 @@ def _predict_table(given: Arguments) -> None:
         sys.stdout.write(f"{len(found):,} rows{shown}{score}\n")
 
 
-def _write_table(given: Arguments, out: Path) -> None:
+def _write_table(given: Arguments, out: Location) -> None:
     from rich.console import Console
 
     from pipelines.inference.job import PredictionJob
     from pipelines.inference.table_job import run
 
-    job, console = PredictionJob(given.model, given.images, out, given.top, given.explain), Console(stderr=True)
-    folder, found, result = run(job, console, _executor(given.cluster, console))
-    if folder != given.model:
-        sys.stderr.write(f"{folder} is the newest version of {given.model}\n")
+    console = Console(stderr=True)
+    with fetched(location(given.images[0])) as path:
+        job = PredictionJob(given.model, (str(path),), out, given.top, given.explain)
+        folder, found, result = run(job, console, _executor(given.cluster, console))
+    _name_version(given.model, folder)
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
     new = result.images - result.resumed
     if not new:
@@ -156,7 +163,7 @@ def _write_table(given: Arguments, out: Path) -> None:
     sys.stdout.write(f"{out}: {result.images:,} rows{resumed}{score}; {new / max(result.seconds, 1e-9):,.0f} rows/s\n")
 
 
-def _write(given: Arguments, out: Path) -> None:
+def _write(given: Arguments, out: Location) -> None:
     from rich.console import Console
 
     from pipelines.inference.job import PredictionJob, run
@@ -172,6 +179,16 @@ def _write(given: Arguments, out: Path) -> None:
     unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
     speed = f"{new / result.seconds:,.0f} images/s"
     sys.stdout.write(f"{out}: {result.images:,} images{resumed}{unreadable}; {speed}\n")
+
+
+def _name_version(model: Location, folder: Path) -> None:
+    """Names the version that was used, if it is not the one that was named."""
+    version: Location = folder
+    if isinstance(model, Url):
+        # It was downloaded to a cache.
+        version = model if model.name == folder.name else model / folder.name
+    if version != model:
+        sys.stderr.write(f"{version} is the newest version of {model}\n")
 
 
 def _executor(cluster: str | None, console: "Console") -> "Executor | None":

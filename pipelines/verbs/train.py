@@ -14,10 +14,12 @@ from pipelines.core.config import Config
 from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
-from pipelines.core.frozen import Count, Frozen, NonNegative
+from pipelines.core.frozen import Count, Frozen, NonNegative, read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
+from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse, parse_over
-from pipelines.core.run import Run, open_run
+from pipelines.core.run import Record, refuse_existing
+from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
 from pipelines.training.processes.host import HostTask, train_together
@@ -34,7 +36,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   highway train RECIPE --help   every field, with the recipe's value
   highway train best.json       a recipe file of `highway tune`
   highway recipes               the recipes and their sources
-  --run DIR                     run directory (default: runs/RECIPE)
+  --run DIR                     run directory, or a URL such as s3://bucket/runs/demo (default: runs/RECIPE)
   --from RUN                    start from the weights of a trained net: a run directory or a .keras file
   --find-rate FIGURE            suggest a learning rate instead of training
   --resume RUN                  resume an interrupted run
@@ -57,9 +59,9 @@ class TrainArguments:
 
     config: Config | None
     """The recipe with its overrides; None for a resumed run, which has a configuration already."""
-    run: Path | None
+    run: Location | None
     """The new run directory; None for the default."""
-    resume: Path | None
+    resume: Location | None
     """The run directory to resume."""
     data_dir: Path | None
     """Folder of prepared data; None for the TFDS default."""
@@ -84,8 +86,8 @@ class TrainArguments:
 class NewRun(Config):
     """The configuration of a run, and its folder."""
 
-    run: Path | None = None
-    """Run directory; default: runs/RECIPE."""
+    run: Location | None = None
+    """Run directory, or its URL; default: runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
@@ -111,8 +113,8 @@ class NewRun(Config):
 class ResumedRun(Frozen):
     """Resumes an interrupted run with the configuration it was started with."""
 
-    resume: Path
-    """The run directory."""
+    resume: Location
+    """The run directory, or its URL."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
@@ -156,10 +158,13 @@ def main(arguments: list[str]) -> None:
         losses = f"losses: {given.find_rate}"
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
-    path = folder(given)
+    place = folder(given)
+    if isinstance(place, Url) and (hosts is None or hosts.leads):
+        _check_url(place, new=given.config is not None)
     if hosts or given.cluster:
         task = HostTask(
-            folder=path,
+            folder=Path(str(place)),
+            url=str(place) if isinstance(place, Url) else None,
             data_dir=given.data_dir,
             config=given.config,
             interval=given.interval,
@@ -173,7 +178,7 @@ def main(arguments: list[str]) -> None:
         elif hosts:
             train_together(task, hosts, console)
         if hosts is None or hosts.leads:
-            say(console, _summary(open_run(path)))
+            say(console, _summary(read(place / "run.json", Record), place))
         return
     options: dict[str, Any] = {
         "data_dir": given.data_dir,
@@ -182,8 +187,18 @@ def main(arguments: list[str]) -> None:
         "track": given.track,
         "devices": given.devices,
     }
-    run = resume(path, **options) if given.config is None else train(given.config, path, **options)
-    say(console, _summary(run))
+    with mirrored(place) as path:
+        run = resume(path, **options) if given.config is None else train(given.config, path, **options)
+    say(console, _summary(run.record, place))
+
+
+def _check_url(url: Url, *, new: bool) -> None:
+    """Refuses a URL before anything is computed, which is uploaded later."""
+    if new:
+        refuse_existing(url)
+    elif not (url / "run.json").exists():
+        raise UserError(f"there is no run directory {url}. Check the URL, or create one with `highway train`.")
+    url.check_writable()
 
 
 def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
@@ -278,15 +293,15 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     )
 
 
-def folder(given: TrainArguments) -> Path:
+def folder(given: TrainArguments) -> Location:
     """Returns the run directory: the one to resume, the one given, or runs/RECIPE."""
     if given.resume is not None:
         return given.resume
     return given.run or Path("runs") / (given.config.recipe if given.config else "")
 
 
-def _summary(run: Run) -> str:
-    metrics = run.record.metrics
+def _summary(record: Record, run: Location) -> str:
+    metrics = record.metrics
     parts = [f"loss {metrics['loss']:.4f}"]
     if "accuracy" in metrics:
         parts.append(f"accuracy {metrics['accuracy']:.2%}")
@@ -294,7 +309,7 @@ def _summary(run: Run) -> str:
         parts.append(f"labels right {metrics['label_accuracy']:.2%}, macro F1 {metrics['f1']:.3f}")
     else:
         # Targets of a table are standardized in training.
-        unit = " standard deviations" if run.record.data.columns else ""
+        unit = " standard deviations" if record.data.columns else ""
         parts.append(f"mean absolute error {metrics['mae']:.4g}{unit}")
     if "best_val_loss" in metrics:
         best = f"best {metrics['best_val_loss']:.4f} after epoch {metrics['best_epoch']:.0f}"
@@ -303,7 +318,7 @@ def _summary(run: Run) -> str:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")
     return (
-        f"trained {counted(run.record.step, 'step')} in {run.record.seconds:.0f} s: {', '.join(parts)}\n"
-        f"run directory {run.path}, report {run.path / 'report.md'}\n"
-        f"next: highway evaluate {run.path}; highway export {run.path}"
+        f"trained {counted(record.step, 'step')} in {record.seconds:.0f} s: {', '.join(parts)}\n"
+        f"run directory {run}, report {run / 'report.md'}\n"
+        f"next: highway evaluate {run}; highway export {run}"
     )

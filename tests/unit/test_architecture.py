@@ -76,7 +76,7 @@ BY_NAME = {
 ON_RAY = {"pipelines.core.cluster"}
 
 # Modules that import fsspec, for places that are given by a URL.
-ON_FSSPEC = {"serving.bucket"}
+ON_FSSPEC = {"pipelines.core.url", "serving.bucket"}
 
 # Modules that read the words of the process and are no command line: the record of how a run was started, and the task
 # that a process gets from its parent.

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import redirect_stderr, suppress
+from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,8 +16,11 @@ from rich.console import Console
 from pipelines.core.cluster_executor import ClusterExecutor, Node
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
+from pipelines.core.frozen import read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
-from pipelines.core.run import open_run
+from pipelines.core.mirror import mirrored
+from pipelines.core.run import Record
+from pipelines.core.url import Location, Url
 from pipelines.training import signals
 from pipelines.training.processes.host import HostTask, train_together
 
@@ -25,6 +28,8 @@ SETTLE = 25.0
 """Seconds to wait for nodes that are missing."""
 POLL = 0.5
 """Seconds to wait for the end of a process before its output is shown."""
+LOG_POLL = 3.0
+"""Seconds between two looks at output in a bucket."""
 LOSSES = 3
 """Losses in a row, without a checkpoint in between, after which a run is given up."""
 LEADER = "0"
@@ -48,7 +53,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     """Trains a run, or resumes it, on nodes of a cluster, each with all of its cores.
 
     Args:
-        task: the run; its folder is visible to all nodes under the same path.
+        task: the run; its folder is visible to all nodes under the same path, or it has a URL.
         cluster: address of the cluster.
         hosts: number of nodes.
         least: number of nodes that suffice if the others are missing; None for all.
@@ -59,33 +64,68 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         LostHostError: nodes were lost several times before a checkpoint.
         StoppedError: a signal came, and the run is saved.
     """
-    # A node may have another working directory.
-    folder, data_dir = task.folder.absolute(), task.data_dir and task.data_dir.absolute()
-    log = folder.with_name(f".{folder.name}.log")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    log.touch()
-    task = task.model_copy(update={"folder": folder, "data_dir": data_dir, "log": log})
+    if task.url is None:
+        # A node may have another working directory.
+        task = task.model_copy(update={"folder": task.folder.absolute()})
+        task.folder.parent.mkdir(parents=True, exist_ok=True)
+    run, data_dir = task.place, task.data_dir and task.data_dir.absolute()
+    log = run.with_name(f".{run.name}.log")
+    task = task.model_copy(update={"data_dir": data_dir, "log": log})
+    output = _Output(log)
     losses, step = 0, _step(task)
     try:
         with signals.raised(), ClusterExecutor(cluster, partial(say, console)) as executor:
-            while not _train(task, executor, _nodes(executor, hosts, least or hosts), console):
+            while not _train(task, executor, _nodes(executor, hosts, least or hosts), console, output):
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses
                 if losses == LOSSES:
                     raise LostHostError(
                         f"nodes of the cluster were lost {LOSSES} times in a row before a checkpoint. Repeat the "
-                        f"command with --resume {folder} once the cluster is stable."
+                        f"command with --resume {run} once the cluster is stable."
                     )
                 say(console, f"a node or its process was lost after step {step:,}; the run starts again from there")
-                if folder.exists():
+                if (run / "run.json").exists():
                     task = task.model_copy(update={"config": None})
     except StoppedError as stopped:
-        again = f"highway train --resume {folder} --cluster {cluster} --hosts {hosts}"
+        again = f"highway train --resume {run} --cluster {cluster} --hosts {hosts}"
         again += f" --min-hosts {least}" if least else ""
-        where = f"after step {_step(task):,}. Resume with: {again}" if folder.exists() else "before the first step"
+        where = f"after step {_step(task):,}. Resume with: {again}" if (run / "run.json").exists() else "before the first step"
         raise StoppedError(f"stopped {where}", stopped.number) from None
     finally:
-        log.unlink(missing_ok=True)
+        output.remove()
+
+
+class _Output:
+    """The output of the process that leads, which it writes to a file that all nodes see.
+
+    Args:
+        log: the file, which is created here.
+    """
+
+    def __init__(self, log: Location) -> None:
+        log.write_bytes(b"")
+        self._log = log
+        self._shown = 0
+        self._again = 0.0
+
+    def new(self, *, ended: bool) -> str:
+        """Returns the lines that were added since the last call.
+
+        Args:
+            ended: whether the process has ended; before, a bucket is not asked more often than every `LOG_POLL` s.
+        """
+        if isinstance(self._log, Url) and not ended and time.monotonic() < self._again:
+            return ""
+        self._again = time.monotonic() + LOG_POLL
+        written = self._log.read_bytes()
+        added = written[self._shown : len(written) if ended else written.rfind(b"\n") + 1]
+        self._shown += len(added)
+        return added.decode(errors="replace")
+
+    def remove(self) -> None:
+        """Removes the file."""
+        with suppress(UserError, FileNotFoundError):
+            self._log.unlink()
 
 
 def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]:
@@ -115,30 +155,30 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]
     return dict(islice(found.items(), hosts))
 
 
-def _train(task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str], console: Console) -> bool:
+def _train(
+    task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str], console: Console, output: _Output
+) -> bool:
     """Trains a run on these nodes; returns False if one of them was lost."""
-    assert task.log
     address = next(iter(nodes.values()))
     for index, node in enumerate(nodes):
         process = HostProcess(task, Hosts(address, len(nodes), index))
         executor.submit_to(node, str(index), process, train_as_host)
     running, trained = len(nodes), False
-    with task.log.open(encoding="utf-8", errors="replace") as log:
-        log.seek(0, os.SEEK_END)
-        while running:
-            for outcome in executor.finished(POLL):
-                running -= 1
-                if outcome.key == LEADER:
-                    trained = outcome.result == "trained"
-                if outcome.error and not outcome.lost:
-                    raise UserError(outcome.error)
-            console.out(log.read(), end="")
+    while running:
+        for outcome in executor.finished(POLL):
+            running -= 1
+            if outcome.key == LEADER:
+                trained = outcome.result == "trained"
+            if outcome.error and not outcome.lost:
+                raise UserError(outcome.error)
+        console.out(output.new(ended=not running), end="")
     return trained
 
 
 def _step(task: HostTask) -> int:
+    record = task.place / "run.json"
     with suppress(UserError):
-        return open_run(task.folder).record.step if task.folder.exists() else 0
+        return read(record, Record).step if record.exists() else 0
     return 0
 
 
@@ -167,13 +207,13 @@ def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
     assert task.log
     if not task.log.exists():
         raise UserError(
-            f"there is no folder {task.folder.parent} on {socket.gethostname()}. All nodes must have that of the run."
+            f"there is no folder {task.place.parent} on {socket.gethostname()}. All nodes must have that of the run."
         )
     os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
     errors = io.StringIO()
     try:
-        with redirect_stderr(errors):
-            train_together(task, hosts, Console(file=io.StringIO()))
+        with redirect_stderr(errors), mirrored(task.log) if hosts.leads else nullcontext(task.log) as log:
+            train_together(task.model_copy(update={"log": log}), hosts, Console(file=io.StringIO()))
     except LostHostError:
         return "lost"
     except SystemExit as end:

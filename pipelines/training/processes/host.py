@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
@@ -24,6 +24,8 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
+from pipelines.core.mirror import mirrored, renamed
+from pipelines.core.url import Location, Url
 from pipelines.training import signals
 from pipelines.training.processes.task import Task, perform
 from pipelines.training.train import resume, train
@@ -59,8 +61,15 @@ class HostTask(Task):
     """Number of devices of this process."""
     ready: int = -1
     """Descriptor to write to once all processes are connected."""
-    log: Path | None = None
+    log: Location | None = None
     """File to which the output is appended; None for standard output."""
+    url: str | None = None
+    """URL of the run, which is then uploaded from the folder by the process that leads; the others have no folder."""
+
+    @property
+    def place(self) -> Location:
+        """The run directory, or its URL."""
+        return Url(self.url) if self.url else self.folder
 
 
 def act(task: HostTask) -> None:
@@ -74,7 +83,7 @@ def act(task: HostTask) -> None:
     # On a cluster, one node may be left.
     hosts, devices = of_environment(), task.devices or 1
     leads = hosts is None or hosts.leads
-    if task.log and leads:
+    if isinstance(task.log, Path) and leads:
         with task.log.open("ab") as log:
             os.dup2(log.fileno(), 1)
     # Where a CPU is divided, all of its parts take part.
@@ -89,12 +98,13 @@ def act(task: HostTask) -> None:
     options: dict[str, Any] = {"console": console, "devices": task.devices, "exchange": exchange}
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
-        if not leads:
-            launch.follow(task.config, task.folder, launch.Options(task.data_dir, **options))
-        elif task.config is not None:
-            train(task.config, task.folder, **leading)
-        else:
-            resume(task.folder, **leading)
+        with renamed(task.folder, Url(task.url)) if task.url else nullcontext():
+            if not leads:
+                launch.follow(task.config, task.folder, launch.Options(task.data_dir, **options))
+            elif task.config is not None:
+                train(task.config, task.folder, **leading)
+            else:
+                resume(task.folder, **leading)
     except Exception as error:
         if isinstance(error, UserError | StoppedError) or disk_is_full(error):
             raise
@@ -106,7 +116,7 @@ def act(task: HostTask) -> None:
 
 
 def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
-    """Trains a run along with other processes, in a child process.
+    """Trains a run along with other processes, in a child process; uploads it if it has a URL and this process leads.
 
     Args:
         task: the run.
@@ -116,7 +126,13 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
     Raises:
         LostHostError: another process is missing or has died.
         SystemExit: the child has reported an error, was stopped or was killed; the status is passed on.
+        UserError: the run could not be downloaded or uploaded.
     """
+    with mirrored(task.place) if hosts.leads else nullcontext(task.folder) as folder:
+        _train_in_child(task.model_copy(update={"folder": folder}), hosts, console)
+
+
+def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
     read, write = os.pipe()
     withheld: list[str] = []
     received: list[signal.Signals] = []

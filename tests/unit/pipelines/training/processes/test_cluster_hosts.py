@@ -147,7 +147,7 @@ def test_the_end_of_a_process(tmp_path, monkeypatch, end, expected):
     monkeypatch.setattr(cluster_hosts.os, "environ", {})
     (tmp_path / "log").touch()
     task = HostTask(folder=tmp_path / "run", data_dir=None, config=None, log=tmp_path / "log")
-    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1))
+    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1, leads=False))
     if isinstance(expected, str):
         assert cluster_hosts.train_as_host(process) == expected
         return
@@ -158,6 +158,6 @@ def test_the_end_of_a_process(tmp_path, monkeypatch, end, expected):
 
 def test_a_node_without_the_folder_is_named(tmp_path):
     task = HostTask(folder=tmp_path / "run", data_dir=None, config=None, log=tmp_path / "other" / "log")
-    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1))
+    process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1, leads=False))
     with pytest.raises(UserError, match=f"there is no folder {tmp_path} on"):
         cluster_hosts.train_as_host(process)

@@ -1,0 +1,247 @@
+"""Local copies of what is at a URL: a run directory that is uploaded while it is written, and files to read.
+
+A run is written on a disk of the machine that trains it. Every few seconds, a thread uploads the files that have
+changed, in the order in which they were written, and record and checkpoint after all others. The bucket therefore holds
+what a kill could have left of a local run, and a run that is resumed starts from there.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.url import Location, Url, fetch
+
+PERIOD = 5.0
+"""Seconds between two uploads of what has changed."""
+LATE = ("run.json", "checkpoint")
+"""Files of a run, or their folder, that say what the others must have: that it is finished, or how far it is."""
+
+
+class _Stamp(NamedTuple):
+    """Properties of a file that change with its content, but not with its name."""
+
+    changed: int
+    size: int
+    inode: int
+
+
+class _Mirror:
+    """Uploads the changes of a local file or folder.
+
+    Args:
+        local: the file or folder, in a folder of its own; it may not exist yet.
+        url: its place in the bucket.
+    """
+
+    def __init__(self, local: Path, url: Url) -> None:
+        self.local = local
+        self.url = url
+        self._sent: dict[str, _Stamp] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="upload", daemon=True)
+
+    def start(self) -> None:
+        """Downloads what is there, and starts to upload changes."""
+        start = len(self.url.parent.text) + 1
+        fetch([(one.url, self.local.parent / one.url.text[start:]) for one in self.url.files()])
+        self._sent = {self._name(path): _stamp(path) for path in _files(self.local)}
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Uploads the last changes, and removes what has been removed here.
+
+        Raises:
+            UserError: the store cannot be used.
+        """
+        if self._thread.ident is None:
+            # Nothing, or not everything, was downloaded.
+            return
+        self._ended.set()
+        self._thread.join()
+        self.push()
+        # Not before: while a checkpoint is replaced, it has no file for a moment.
+        for name in self._sent.keys() - {self._name(path) for path in _files(self.local)}:
+            (self.url.parent / name).unlink()
+
+    def push(self) -> None:
+        """Uploads what has changed since the last call, as far as the call gets.
+
+        Raises:
+            UserError: the store cannot be used.
+        """
+        with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
+            # Kept as they are at this moment, before the others are looked at: training continues meanwhile, and newer
+            # ones would refer to what is not uploaded.
+            late = [*self._kept(Path(folder))]
+            others = [(self._name(path), path) for path in _files(self.local) if not self._is_late(path)]
+            for name, path, stamp in (*_by_age(others), *_by_age(late)):
+                self._upload(name, path, stamp)
+
+    def _upload(self, name: str, path: Path, stamp: _Stamp) -> None:
+        if self._sent.get(name) == stamp:
+            return
+        # The previous checkpoint was the newest one, which the bucket has.
+        same = next((one for one, sent in self._sent.items() if sent == stamp), None)
+        if same:
+            (self.url.parent / same).copy(self.url.parent / name)
+        else:
+            (self.url.parent / name).put(path)
+        self._sent[name] = stamp
+
+    def _kept(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        for number, path in enumerate(filter(self._is_late, _files(self.local))):
+            link = folder / str(number)
+            with suppress(FileNotFoundError):
+                os.link(path, link)
+                yield self._name(path), link
+
+    def _is_late(self, path: Path) -> bool:
+        return path.relative_to(self.local).parts[:1] in {(name,) for name in LATE}
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.local.parent).as_posix()
+
+    def _follow(self) -> None:
+        failed = False
+        while not self._ended.wait(PERIOD):
+            try:
+                self.push()
+                failed = False
+            except OSError:
+                # A file or folder was removed while it was looked at.
+                continue
+            except UserError as error:
+                if not failed:
+                    sys.stderr.write(f"{error} The upload is tried again.\n")
+                failed = True
+
+
+@contextmanager
+def mirrored(place: Location) -> Iterator[Path]:
+    """Yields a run directory, or a file, as a local one: a path as it is; of a URL, a copy whose changes are uploaded.
+
+    Messages name the URL while the block runs. Nothing is downloaded or uploaded if nothing is there.
+
+    Args:
+        place: the run directory, which may not exist yet.
+
+    Raises:
+        UserError: the store cannot be used. What could not be uploaded at the end is kept, and the message says where.
+
+    Example:
+        with mirrored(Url("s3://bucket/runs/demo")) as run:
+            evaluate(run)
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    root = Path(tempfile.mkdtemp(prefix="highway-"))
+    mirror = _Mirror(root / place.name, place)
+    failure: Exception | None = None
+    kept = False
+    try:
+        with renamed(root, place.parent):
+            mirror.start()
+            yield mirror.local
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        try:
+            mirror.finish()
+        except UserError as error:
+            kept = True
+            before = f"{failure} Besides, " if failure else ""
+            raise UserError(
+                f"{before}{error} What was written last is only on this machine, in {mirror.local}. Upload it, for "
+                f"example with: aws s3 sync {mirror.local} {place}"
+            ) from error
+        finally:
+            if not kept:
+                shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def fetched(place: Location) -> Iterator[Path]:
+    """Yields a file as a local one: a path as it is; of a URL, a copy for the time of the block.
+
+    Args:
+        place: the file.
+
+    Raises:
+        UserError: there is no such object, or the store cannot be used.
+
+    Example:
+        with fetched(Url("s3://bucket/houses.csv")) as path:
+            read(path)
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="highway-") as root, renamed(Path(root), place.parent):
+        path = Path(root) / place.name
+        fetch([(place, path)])
+        yield path
+
+
+@contextmanager
+def renamed(local: Path, place: Url) -> Iterator[None]:
+    """Prints and raises messages with a URL in place of a local path, until the block ends.
+
+    Args:
+        local: the path.
+        place: what it stands for.
+    """
+
+    def shown(text: str) -> str:
+        return text.replace(str(local), str(place))
+
+    with redirect_stdout(_Renaming(sys.stdout, shown)), redirect_stderr(_Renaming(sys.stderr, shown)):
+        try:
+            yield
+        except (UserError, StoppedError) as error:
+            error.args = (shown(str(error)), *error.args[1:])
+            raise
+
+
+class _Renaming:
+    """An output that changes what is written to it; otherwise the output itself."""
+
+    def __init__(self, output: Any, change: Any) -> None:
+        self._output = output
+        self._change = change
+
+    def write(self, text: str) -> int:
+        return int(self._output.write(self._change(text)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
+
+
+def _files(place: Path) -> list[Path]:
+    """Returns a file, or all files in a folder, without hidden ones: those that are being written have such names."""
+    if place.is_file():
+        return [place]
+    found = (path for path in place.rglob("*") if path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(place).parts)]
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = path.stat()
+    return _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _by_age(files: list[tuple[str, Path]]) -> list[tuple[str, Path, _Stamp]]:
+    """Returns the files that still exist with their stamps, the one that was written first before the others."""
+    found = []
+    for name, path in files:
+        with suppress(FileNotFoundError):
+            found.append((name, path, _stamp(path)))
+    return sorted(found, key=lambda one: one[2].changed)

@@ -1,0 +1,312 @@
+"""Places in a bucket, or at any other URL that fsspec opens, with the part of `pathlib.Path` that this program uses.
+
+fsspec is imported only when a URL is used. Credentials and endpoint come from the usual places of each store, such as
+AWS's variables and files. An object appears at once and complete, so that no temporary name is needed to write one.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, BinaryIO, NamedTuple, cast
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from pipelines.core.errors import UserError, disk_is_full
+
+# Extras of this package that open a protocol.
+EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
+# Bytes of a large object in one request, of which s3fs makes up to ten at the same time; its own pieces have 50 MiB.
+BLOCK = 2**23
+
+
+@dataclass(frozen=True)
+class Url:
+    """An object in a bucket, or a folder of objects, as `s3://bucket/runs/demo`.
+
+    Operations raise `UserError` if the store cannot be reached or used, and otherwise the errors of files.
+
+    Args:
+        text: the URL, without a slash at its end.
+    """
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __truediv__(self, name: str) -> "Url":
+        return Url(f"{self.text}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return self.text.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the name, with its dot."""
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def parent(self) -> "Url":
+        """The URL without its last part."""
+        return Url(self.text.rpartition("/")[0])
+
+    def with_name(self, name: str) -> "Url":
+        """Returns the URL with another last part."""
+        return self.parent / name
+
+    def exists(self) -> bool:
+        """Returns whether there is such an object or folder."""
+        with _reported(self):
+            return bool(self._store.exists(self._path))
+
+    def is_file(self) -> bool:
+        """Returns whether there is such an object."""
+        with _reported(self):
+            return bool(self._store.isfile(self._path))
+
+    def is_dir(self) -> bool:
+        """Returns whether there are objects below this URL."""
+        with _reported(self):
+            return bool(self._store.isdir(self._path))
+
+    def files(self) -> "list[Stored]":
+        """Returns the object, or all objects below, in the order of a walk that sorts every folder by name."""
+        if self.is_file():
+            return [Stored(self, self.size())]
+        with _reported(self):
+            try:
+                found = self._store.find(self._path, detail=True)
+            except FileNotFoundError:
+                return []
+        start = len(self._path) + 1
+        # Some programs write an empty object for a folder.
+        sizes = {path[start:]: info["size"] for path, info in found.items() if info["type"] == "file"}
+        return [Stored(self / name, sizes[name]) for name in sorted(sizes, key=lambda name: name.split("/")) if name]
+
+    def size(self) -> int:
+        """Returns the size of the object in bytes."""
+        with _reported(self):
+            return int(self._store.size(self._path))
+
+    def open(self) -> BinaryIO:
+        """Opens the object to read it piece by piece."""
+        with _reported(self):
+            file = self._store.open(self._path, "rb", block_size=BLOCK, cache_type="readahead")
+        return cast("BinaryIO", io.BufferedReader(_Object(self, file)))
+
+    def read_bytes(self) -> bytes:
+        """Returns the content of a small object."""
+        with _reported(self):
+            return bytes(self._store.cat_file(self._path))
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Returns the content of a small object as text."""
+        return self.read_bytes().decode(encoding)
+
+    def write_bytes(self, content: bytes) -> None:
+        """Writes a small object."""
+        with _reported(self, writes=True):
+            self._store.pipe_file(self._path, content)
+
+    def create(self, content: bytes = b"") -> None:
+        """Writes a small object unless there is one: of several processes, one succeeds.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        with _reported(self, writes=True):
+            self._store.pipe_file(self._path, content, mode="create")
+
+    def put(self, path: Path) -> None:
+        """Writes a file of this machine."""
+        with _reported(self, writes=True):
+            self._store.put_file(str(path), self._path, chunksize=BLOCK)
+
+    def check_writable(self) -> None:
+        """Raises `UserError` unless objects can be written below this URL."""
+        probe = self / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+
+    def copy(self, to: "Url") -> None:
+        """Copies the object within its store."""
+        with _reported(self, writes=True):
+            self._store.cp_file(self._path, to._path)
+
+    def unlink(self) -> None:
+        """Removes the object, if there is one."""
+        with _reported(self):
+            try:
+                self._store.rm_file(self._path)
+            except FileNotFoundError:
+                return
+
+    def rmtree(self) -> None:
+        """Removes all objects below this URL."""
+        with _reported(self):
+            if found := self._store.find(self._path):
+                self._store.rm(found)
+
+    @property
+    def _store(self) -> Any:
+        return _store(self.text.partition("://")[0])
+
+    @property
+    def _path(self) -> str:
+        return str(self._store._strip_protocol(self.text))
+
+
+class _Object(io.RawIOBase):
+    """An open object, whose errors are those of `Url`."""
+
+    def __init__(self, url: Url, file: Any) -> None:
+        super().__init__()
+        self._url = url
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _reported(self._url):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class Stored(NamedTuple):
+    """An object of a listing."""
+
+    url: Url
+    """Its URL."""
+    size: int
+    """Its size in bytes."""
+
+
+def is_url(word: str) -> bool:
+    """Returns whether a word names a place by its URL."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", word) is not None
+
+
+def location(word: str) -> Path | Url:
+    """Returns the place that a word names.
+
+    Example:
+        location("s3://bucket/runs/demo").name  # "demo"
+    """
+    return Url(word.rstrip("/")) if is_url(word) else Path(word)
+
+
+Location = Annotated[
+    Path | Url,
+    BeforeValidator(lambda value: location(value) if isinstance(value, str) and is_url(value) else value),
+    PlainSerializer(str),
+]
+"""A path, or a URL: the type of a field."""
+
+
+def fetch(pairs: Sequence[tuple[Url, Path]]) -> None:
+    """Downloads objects concurrently.
+
+    Args:
+        pairs: objects of one store, and the files to write.
+
+    Raises:
+        UserError: an object is missing, or the store cannot be used. A full disk raises an `OSError`.
+    """
+    if not pairs:
+        return
+    for _, path in pairs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    url = pairs[0][0]
+    with _reported(url, writes=True):
+        url._store.get([one._path for one, _ in pairs], [str(path) for _, path in pairs])
+
+
+def read_all(urls: Sequence[Url]) -> list[bytes | None]:
+    """Reads small objects concurrently.
+
+    Args:
+        urls: the objects, of one store.
+
+    Returns:
+        The content of each; None if it is missing.
+
+    Raises:
+        UserError: an object cannot be read.
+    """
+    if not urls:
+        return []
+    with _reported(urls[0]):
+        found = urls[0]._store.cat_ranges([url._path for url in urls], None, None, on_error="return")
+        for one in found:
+            if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
+                raise one
+    return [None if isinstance(one, Exception) else bytes(one) for one in found]
+
+
+@cache
+def _store(protocol: str) -> Any:
+    """Returns the file system of a protocol, one for all threads of this process."""
+    url = f"{protocol}://"
+    try:
+        import fsspec
+
+        # Other processes write too, so listings are never remembered.
+        return fsspec.filesystem(protocol, use_listings_cache=False, default_block_size=BLOCK)
+    except ImportError as error:
+        extra = EXTRAS.get(protocol)
+        needed = f"highway-keras[{extra}]" if extra else f"fsspec, and its package for {protocol}"
+        raise UserError(f'{url} needs a package that is not installed: pip install "{needed}".') from error
+    except ValueError as error:
+        raise UserError(f"{url} is no kind of URL that fsspec opens. Expected s3://, gs:// or another one.") from error
+
+
+@contextmanager
+def _reported(url: Url, *, writes: bool = False) -> Iterator[None]:
+    """Reports the errors of a store in one message.
+
+    Args:
+        url: the place.
+        writes: whether a missing object is a missing bucket.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        # Each store has its own errors, which need not be those of files.
+        if disk_is_full(error) or isinstance(error, FileExistsError):
+            raise
+        if isinstance(error, FileNotFoundError):
+            if not writes:
+                raise
+            raise UserError(f"{url} cannot be used: there is no such bucket or object. Check the URL.") from error
+        text = " ".join(str(error).split())[:300] or type(error).__name__
+        if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
+            raise UserError(
+                f"{url} cannot be used with the credentials of this machine: {text}. Set those of the store, such as "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ask for access."
+            ) from error
+        raise UserError(
+            f"{url} cannot be used: {text}. Check the network and the address of the store, such as AWS_ENDPOINT_URL."
+        ) from error

@@ -1,0 +1,246 @@
+"""Runs, versions and predictions in a bucket of an S3 server, which may die, and whose writers may be killed."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from pipelines.core import mirror
+from pipelines.core import url as urls
+from pipelines.core.run import open_run
+from pipelines.core.url import Url, fetch
+from pipelines.export.version import new_version
+from pipelines.inference import job
+from pipelines.training import checkpoint
+from pipelines.verbs.cli import main
+from serving import manifest
+from tests import tiny_model
+from tests.killed_run import NEWEST, differences
+from tests.toy_data import ToyData
+
+ROOT = Path(__file__).parents[2]
+WORDS = [
+    *("mnist_dense_50", "--model.depth", "3", "--model.width", "8", "--model.dropout", "0.2", "--epochs", "2"),
+    *("--batch-size", "20", "--precision", "float32", "--steps-per-execution", "2", "--checkpoint-steps", "1"),
+]
+STATE = f"runs/x/{NEWEST.as_posix()}"
+# Writes what training writes, checkpoint after checkpoint, until it is killed.
+ENDLESS = """
+import itertools, sys
+from pipelines.core import mirror
+from pipelines.core.files import write_text
+from pipelines.core.url import Url
+mirror.PERIOD = 0.01
+with mirror.mirrored(Url(sys.argv[1])) as run:
+    for step in itertools.count():
+        for name in ("metrics.csv", "best.keras", "run.json", "checkpoint/state.npz"):
+            write_text(run / name, str(step))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_place(bucket, monkeypatch, tmp_path):
+    """Frequent uploads, temporary files of the test's own, and no connections of earlier tests."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(mirror, "PERIOD", 0.1)
+    # Figures take a quarter of the time.
+    monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
+    urls._store.cache_clear()
+    yield
+    urls._store.cache_clear()
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    return ToyData(side=28).install(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An undisturbed run on a disk, which tests must not change."""
+    run = tmp_path_factory.mktemp("runs") / "x"
+    with pytest.MonkeyPatch.context() as patch:
+        ToyData(side=28).install(patch)
+        patch.setattr("pipelines.training.figures.draw_training", lambda run: None)
+        assert main(["train", *WORDS, "--run", str(run)]) == 0
+    return run
+
+
+def temporary(tmp_path):
+    """The names of this program's temporary files."""
+    return [path.name for path in (tmp_path / "temporary").glob("highway-*")]
+
+
+def downloaded(url, folder):
+    """A copy of a run in a bucket."""
+    fetch([(one.url, folder / str(one.url).removeprefix(f"{url}/")) for one in Url(url).files()])
+    return folder
+
+
+def test_objects_of_a_real_store_behave_like_those_in_memory(bucket, tmp_path):
+    place = Url(bucket.url) / "folder"
+    assert not place.exists()
+    assert place.files() == []
+    (place / "a").create(b"content")
+    with pytest.raises(FileExistsError):
+        (place / "a").create(b"other")
+    (tmp_path / "large").write_bytes(bytes(6 << 20))
+    (place / "b c").put(tmp_path / "large")
+    (place / "b c").copy(place / "d")
+    assert [(str(one.url), one.size) for one in place.files()] == [
+        (f"{place}/{name}", size) for name, size in (("a", 7), ("b c", 6 << 20), ("d", 6 << 20))
+    ]
+    assert urls.read_all([place / "a", place / "e"]) == [b"content", None]
+    with (place / "b c").open() as file:
+        assert (file.seek(-3, io.SEEK_END), file.read()) == ((6 << 20) - 3, bytes(3))
+    place.check_writable()
+    (place / "d").unlink()
+    place.rmtree()
+    assert bucket.keys() == []
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_run_whose_store_dies_is_resumed_from_what_was_uploaded(bucket, whole, tmp_path, monkeypatch, capsys):
+    url, save = f"{bucket.url}/runs/x", checkpoint.save
+
+    def save_and_stop(folder, model, progress, origin):
+        save(folder, model, progress, origin)
+        while progress.step == 12 and STATE not in bucket.keys("runs/x"):
+            time.sleep(0.01)
+        if progress.step == 12:
+            bucket.server.stop()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", save_and_stop)
+        assert main(["train", *WORDS, "--run", url]) == 2
+    shown = capsys.readouterr()
+    assert "The upload is tried again." in shown.err
+    (kept,) = set(re.findall(r"aws s3 sync (\S+) ", shown.err))
+    assert differences(whole, Path(kept)) == []
+
+    bucket.server.start()
+    assert main(["train", *WORDS, "--run", url]) == 2
+    assert f"{url} exists already, and a run is never overwritten" in capsys.readouterr().err
+    assert main(["train", "--resume", url]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"resuming after step (2|4|6|8|10|12)\n", shown)
+    assert f"run directory {url}, report {url}/report.md\nnext: highway evaluate {url};" in shown
+    assert "/temporary/" not in shown
+    assert differences(whole, downloaded(url, tmp_path / "resumed")) == []
+    assert temporary(tmp_path) == [Path(kept).parent.name]
+
+
+def test_an_upload_that_is_killed_leaves_a_checkpoint_with_all_that_it_refers_to(bucket):
+    words = [sys.executable, "-c", ENDLESS, f"{bucket.url}/runs/x"]
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True) as process:
+        while bucket.keys(STATE) == [] or int(bucket.get(STATE)) < 100:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    found = {key.removeprefix("runs/x/"): int(bucket.get(key)) for key in bucket.keys("runs/x")}
+    assert sorted(found) == ["best.keras", "checkpoint/state.npz", "metrics.csv", "run.json"]
+    assert found[NEWEST.as_posix()] == min(found.values()) >= 100
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tmp_path, monkeypatch, capsys):
+    bucket.upload(whole, "runs/x")
+    run, model = f"{bucket.url}/runs/x", f"{bucket.url}/models/quarters"
+
+    def export(run, to, *_, **__):
+        # Conversion takes long, and does not depend on where the version goes.
+        assert open_run(run).record.state == "finished"
+        with new_version(to) as (number, folder):
+            made = tiny_model.write(tmp_path / "quarters" / str(number))
+            shutil.copytree(made, folder, dirs_exist_ok=True)
+        return to / str(number)
+
+    monkeypatch.setattr("pipelines.verbs.export.export", export)
+    assert main(["evaluate", run]) == 0
+    assert f"written: {run}/evaluation.json," in capsys.readouterr().out
+    assert "runs/x/evaluation.json" in bucket.keys("runs/x")
+    # Left behind by an export that was killed.
+    bucket.put("models/quarters/1/model.onnx", b"half")
+    assert main(["export", run, "--to", model]) == 0
+    assert f"next: highway predict {model}/2 IMAGE.png" in capsys.readouterr().out
+    files = {*manifest.Manifest.model_validate_json(bucket.get(f"models/quarters/2/{manifest.NAME}")).files}
+    assert {*bucket.keys("models")} == {
+        "models/quarters/1/model.onnx",
+        f"models/quarters/2/{manifest.NAME}",
+        *(f"models/quarters/2/{name}" for name in files),
+    }
+    buffer = io.BytesIO()
+    Image.fromarray(np.eye(28, dtype=np.uint8) * 255).save(buffer, "PNG")
+    bucket.put("images/a.png", buffer.getvalue())
+    assert main(["predict", model, f"{bucket.url}/images", "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    assert f'"file": "{bucket.url}/images/a.png"' in shown.out
+    assert shown.err.startswith(f"{model}/2 is the newest version of {model}\n")
+    assert temporary(tmp_path) == []
+
+
+def test_predictions_survive_the_death_of_the_store(bucket, tmp_path, monkeypatch, capsys):
+    tiny_model.write(tmp_path / "tiny" / "1")
+    (tmp_path / "images").mkdir()
+    with tarfile.open(tmp_path / "more.tar.gz", "w:gz") as archive:
+        for number in range(40):
+            buffer = io.BytesIO()
+            pixels = np.random.default_rng(number).integers(0, 256, (4, 3), np.uint8)
+            Image.fromarray(pixels).save(buffer, "PPM")
+            content = b"not an image" if number == 7 else buffer.getvalue()
+            (tmp_path / "images" / f"{number:03}.pgm").write_bytes(content)
+            archive.add(tmp_path / "images" / f"{number:03}.pgm", f"{number:03}.pgm")
+    for name in ("tiny", "images"):
+        bucket.upload(tmp_path / name, name)
+    bucket.put("more.tar.gz", (tmp_path / "more.tar.gz").read_bytes())
+    monkeypatch.setattr(job, "GROUP", 32)
+    monkeypatch.setattr("pipelines.inference.net_inputs.BATCH", 16)
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "tiny", "images", "more.tar.gz", "--out", "whole.parquet"]) == 0
+
+    save = job.Writer._save
+
+    def save_and_stop(writer, batches, first):
+        save(writer, batches, first)
+        bucket.server.stop()
+
+    url = bucket.url
+    words = ["predict", f"{url}/tiny", f"{url}/images", f"{url}/more.tar.gz", "--out", f"{url}/out.parquet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Writer, "_save", save_and_stop)
+        assert main(words) == 2
+    assert "Check the network and the address of the store" in capsys.readouterr().err
+    bucket.server.start()
+    assert bucket.keys("out") == []
+    assert main(words) == 0
+    assert f"{url}/out.parquet: 80 images (32 by earlier attempts); " in capsys.readouterr().out
+    assert bucket.keys("out") == ["out.parquet"]
+    assert bucket.keys(".out") == []
+    whole = pq.read_table("whole.parquet").to_pydict()
+    found = pq.read_table(io.BytesIO(bucket.get("out.parquet"))).to_pydict()
+    assert found.pop("path") == [f"{url}/{path}" for path in whole.pop("path")]
+    errors = [error and re.sub("^(images|more)", rf"{url}/\1", error) for error in whole.pop("error")]
+    assert found.pop("error") == errors
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    "words", [["train", *WORDS, "--run", "s3://missing/x"], ["export", "runs/x", "--to", "s3://missing/x"]]
+)
+@pytest.mark.usefixtures("toy")
+def test_a_missing_bucket_is_named_before_anything_is_computed(words, capsys):
+    assert main(words) == 2
+    assert re.search(r"error: s3://missing/x\S* cannot be used: there is no such bucket", capsys.readouterr().err)

@@ -1,0 +1,222 @@
+"""Copies of runs and files in a bucket, on fsspec's file system in memory."""
+
+import itertools
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipelines.core import mirror as module
+from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.mirror import fetched, mirrored
+from pipelines.core.url import Url
+from tests.dying_store import dying
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def url():
+    """A place of its own in memory."""
+    return Url(f"memory://mirrored-{next(numbers)}/runs/x")
+
+
+@pytest.fixture(autouse=True)
+def _by_hand(monkeypatch):
+    """Uploads happen when a test wants them to."""
+    monkeypatch.setattr(module, "PERIOD", 1e6)
+
+
+@pytest.fixture
+def push(monkeypatch):
+    """A function that uploads the changes of the mirror that was made last."""
+    made, start = [], module._Mirror.start
+
+    def noted(self):
+        made.append(self)
+        start(self)
+
+    def push():
+        made[-1].push()
+
+    monkeypatch.setattr(module._Mirror, "start", noted)
+    return push
+
+
+def contents(url):
+    return {str(one.url).removeprefix(f"{url}/"): one.url.read_text() for one in url.files()}
+
+
+def save(run, step):
+    """Writes what training writes up to a checkpoint, in its order."""
+    (run / "checkpoint").mkdir(parents=True, exist_ok=True)
+    with (run / "metrics.csv").open("a") as file:
+        file.write(f"{step}\n")
+    write(run / "best.keras", step)
+    write(run / "run.json", step)
+    newest, previous = run / "checkpoint" / "state.npz", run / "checkpoint" / "previous.npz"
+    if newest.exists():
+        newest.replace(previous)
+    write(newest, step)
+
+
+def write(path, step):
+    aside = path.with_name(f".{path.name}")
+    aside.write_text(f"{step}")
+    # Times of files may have a low resolution.
+    os.utime(aside, ns=(next(numbers), next(numbers)))
+    aside.replace(path)
+
+
+def test_a_path_stays_what_it_is(tmp_path):
+    with mirrored(tmp_path / "run") as run:
+        assert run == tmp_path / "run"
+    with fetched(tmp_path / "file") as path:
+        assert path == tmp_path / "file"
+
+
+def test_a_run_is_uploaded_at_the_end_and_downloaded_at_the_start(url):
+    with mirrored(url) as run:
+        assert run.name == "x"
+        save(run, 1)
+        (run / ".state-1.npz").touch()
+    assert contents(url) == {"metrics.csv": "1\n", "best.keras": "1", "run.json": "1", "checkpoint/state.npz": "1"}
+    assert not run.parent.exists()
+    with mirrored(url) as run:
+        assert (run / "metrics.csv").read_text() == "1\n"
+        save(run, 2)
+        (run / "best.keras").unlink()
+    assert contents(url) == {
+        **{"metrics.csv": "1\n2\n", "run.json": "2"},
+        **{"checkpoint/state.npz": "2", "checkpoint/previous.npz": "1"},
+    }
+
+
+def test_nothing_is_uploaded_unless_it_has_changed(url, monkeypatch):
+    with mirrored(url) as run:
+        save(run, 1)
+    monkeypatch.setattr(Url, "put", None)
+    with mirrored(url):
+        pass
+
+
+def test_the_previous_checkpoint_is_not_uploaded_again(url, push, monkeypatch):
+    sent, put = [], Url.put
+    monkeypatch.setattr(Url, "put", lambda self, path: (sent.append(self.name), put(self, path)))
+    with mirrored(url) as run:
+        save(run, 1)
+        push()
+        save(run, 2)
+        sent.clear()
+        push()
+        assert sent[-1] == "state.npz"
+        assert "previous.npz" not in sent
+        assert contents(url)["checkpoint/previous.npz"] == "1"
+
+
+@pytest.mark.parametrize("operations", range(16))
+def test_whenever_the_store_dies_the_checkpoint_refers_to_nothing_that_is_missing(url, push, operations):
+    with pytest.raises(UserError, match="the store is gone"), dying(operations), mirrored(url) as run:  # noqa: PT012
+        for step in (1, 2, 3):
+            save(run, step)
+            push()
+        write(run / "model.keras", 3)
+        write(run / "run.json", "finished")
+    found = contents(url)
+    steps = found.get("metrics.csv", "").splitlines()
+    for name in ("checkpoint/state.npz", "checkpoint/previous.npz"):
+        if name in found:
+            assert found[name] in steps
+            assert int(found["best.keras"]) >= int(found[name])
+    assert found.get("run.json") != "finished" or found["model.keras"] == "3"
+    assert operations < 4 or "checkpoint/state.npz" in found
+
+
+def test_what_is_saved_during_an_upload_waits_for_the_next_one(url, push, monkeypatch):
+    put = Url.put
+
+    def put_and_save(self, path):
+        put(self, path)
+        monkeypatch.setattr(Url, "put", put)
+        save(run, 2)
+
+    with mirrored(url) as run:
+        save(run, 1)
+        monkeypatch.setattr(Url, "put", put_and_save)
+        push()
+        found = contents(url)
+        assert (found["checkpoint/state.npz"], found["run.json"]) == ("1", "1")
+    assert contents(url)["checkpoint/state.npz"] == "2"
+
+
+def test_an_upload_that_fails_is_tried_again(url, monkeypatch, capsys):
+    monkeypatch.setattr(module, "PERIOD", 0.01)
+    with mirrored(url) as run:
+        with dying(1) as failures:
+            save(run, 1)
+            while len(failures) < 3:
+                time.sleep(0.01)
+        while "checkpoint/state.npz" not in contents(url):
+            time.sleep(0.01)
+    assert capsys.readouterr().err == "the store is gone. The upload is tried again.\n"
+
+
+def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
+    with pytest.raises(UserError) as raised, dying(1), mirrored(url) as run:
+        save(run, 1)
+    assert (run / "checkpoint" / "state.npz").read_text() == "1"
+    assert f"aws s3 sync {run} {url}" in str(raised.value)
+
+
+def test_an_error_of_the_block_is_not_lost(url):
+    expected = pytest.raises(UserError, match=r"diverged\. Besides, the store is gone\.")
+    with expected, dying(0), mirrored(url) as run:
+        save(run, 1)
+        raise UserError("diverged.")
+
+
+def test_a_download_that_fails_uploads_nothing(url, monkeypatch):
+    with mirrored(url) as run:
+        save(run, 1)
+    before = contents(url)
+
+    def fail(pairs):
+        pairs[0][1].parent.mkdir(parents=True)
+        pairs[0][1].write_text("half")
+        raise UserError("gone")
+
+    monkeypatch.setattr(module, "fetch", fail)
+    with pytest.raises(UserError, match="gone"), mirrored(url):
+        pass
+    assert contents(url) == before
+
+
+def test_messages_name_the_url(url, capsys):
+    with suppress(StoppedError), mirrored(url) as run:
+        sys.stdout.write(f"run directory {run}\n")
+        sys.stderr.write(f"{run / 'report.md'}\n")
+        raise StoppedError(f"resume {run}", 2) from None
+    assert capsys.readouterr() == (f"run directory {url}\n", f"{url}/report.md\n")
+    with pytest.raises(UserError, match=f"^there is no {url}$"), mirrored(url) as run:
+        raise UserError(f"there is no {run}")
+
+
+def test_a_file_is_a_copy_for_a_while(url):
+    (url / "a.csv").write_bytes(b"rows")
+    expected = pytest.raises(UserError, match=f"{url}/a.csv is wrong")
+    with expected, fetched(url / "a.csv") as path:
+        assert (path.name, path.read_text()) == ("a.csv", "rows")
+        raise UserError(f"{path} is wrong")
+    assert not path.exists()
+
+
+def test_a_single_file_is_mirrored(url):
+    log = url.with_name(".x.log")
+    log.write_bytes(b"first\n")
+    with mirrored(log) as path, path.open("a") as file:
+        file.write("second\n")
+    assert log.read_text() == "first\nsecond\n"
+    assert isinstance(path, Path)
