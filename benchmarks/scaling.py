@@ -24,15 +24,6 @@ TARGETS = {
     ),
     ("start of Ray's head", "Ray"): ("start of Ray", 10.0),
 }
-# Trained parameters of the nets, by recipe.
-PARAMETERS = {
-    "mnist_dense_10": 85_660,
-    "mnist_dense_50": 289_660,
-    "mnist_dense_100": 544_660,
-    "mnist_dense_1000": 5_134_660,
-    "mnist_conv_32": 151_690,
-    "cifar10_19": 2_256_838,
-}
 # Hosts and gigabits per second of networks for which speeds are computed.
 NETWORKS = ((2, 1), (8, 1), (8, 10))
 # Cores of a node in the simulations; numbers of nodes, minutes of a trial, and days until a node is lost.
@@ -64,9 +55,12 @@ def measured(rows: Sequence[Record]) -> list[str]:
 
 def training(rows: Sequence[Record]) -> list[str]:
     """What the hosts of a run exchange, how long they compute, and how much faster several are."""
+    from highway_keras.models.presets import FAMILIES, PRESETS  # with Keras
+
     latency, per_megabyte = _sum(rows)
     lines = []
-    for recipe, parameters in PARAMETERS.items():
+    for recipe in FAMILIES:
+        parameters = PRESETS[recipe].parameters
         megabytes = 4e-6 * parameters
         cells = [f"`{recipe}`", f"{parameters:,}", number(megabytes)]
         if one := _by_name(rows).get((f"training of {recipe}", ONE.name)):

@@ -2,7 +2,6 @@ import pytest
 
 from benchmarks import cluster, hosts, scaling
 from benchmarks.session import Session
-from pipelines import recipes
 
 MACHINE = "CPU, 2 cores, avx2"
 
@@ -66,12 +65,3 @@ def test_the_quick_run_leaves_the_cluster_out(tmp_path):
     assert list(cluster.run(session)) == []
     assert cluster.cost(session) == 0
     assert session.skipped
-
-
-@pytest.mark.parametrize("name", ["mnist_dense_10", "mnist_conv_32", "cifar10_19"])
-def test_the_parameters_of_the_nets(name):
-    import highway_keras
-
-    model = recipes.get(name).config.model
-    net = highway_keras.from_preset(model.preset, **model.model_dump(exclude={"preset"}, exclude_none=True))
-    assert sum(variable.shape.num_elements() for variable in net.trainable_variables) == scaling.PARAMETERS[name]
