@@ -72,9 +72,7 @@ def cost(session: Session) -> float:
     return others + predicting
 
 
-BENCHMARK = Benchmark(
-    "cluster", "How much faster are two hosts, and how long do a cluster's start and losses take?", run, cost
-)
+BENCHMARK = Benchmark("cluster", "How much faster are two hosts than one, and how soon?", run, cost)
 
 
 def _starts(session: Session) -> Iterator[Row]:
@@ -95,7 +93,7 @@ def _tasks(session: Session, cluster: LocalCluster) -> Iterator[Row]:
     """Measures tasks that do nothing, and the first tasks of two commands; that of the second one imports Keras."""
     template = Row("cluster", contestant="Ray", ours=True)
     for what, end in {"nothing": "the first task ends", "imports": "the first task has imported Keras"}.items():
-        with _joined(cluster, what, "cluster_tasks", {"what": what}, session.folder) as worker:
+        with joined(cluster, what, "cluster_tasks", {"what": what}, session.folder) as worker:
             first = session.ask(worker, 1, "cluster: tasks")
             answer = session.ask(worker, TASKS, "cluster: tasks") if what == "nothing" else None
         if first:
@@ -120,7 +118,7 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
     with ExitStack() as running:
         workers = {THREADS: running.enter_context(Worker(here, json.dumps(task), session.folder))}
         workers[ON_CLUSTER] = running.enter_context(
-            _joined(cluster, ON_CLUSTER, "batch_inference", task | {"address": cluster.address}, session.folder)
+            joined(cluster, ON_CLUSTER, "batch_inference", task | {"address": cluster.address}, session.folder)
         )
         # The first turn starts processes.
         for one in workers.values():
@@ -251,8 +249,16 @@ def _step(folder: Path) -> float:
     return rows[-1]["step"] if rows else 0.0
 
 
-def _joined(cluster: LocalCluster, name: str, module: str, task: Mapping[str, object], folder: Path) -> Worker:
-    """Starts a contestant that uses the cluster, in its network."""
+def joined(cluster: LocalCluster, name: str, module: str, task: Mapping[str, object], folder: Path) -> Worker:
+    """Starts a contestant that uses a cluster, in the network of that cluster.
+
+    Args:
+        cluster: the cluster.
+        name: name of the contestant.
+        module: its module in `benchmarks.contestants`.
+        task: its task, to which the address of the cluster is added.
+        folder: see `Worker`.
+    """
     prefix, variables = tuple(cluster.command(())), cluster.environment
     contestant = Contestant(name, module, "project", prefix=prefix, variables=variables, ours=True)
     return Worker(contestant, json.dumps({"address": cluster.address, **task}), folder)
