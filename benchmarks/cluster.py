@@ -31,8 +31,8 @@ from tests.ray_cluster import LocalCluster
 
 STARTS, PREDICTIONS, COMMANDS, LOSSES = 3, 4, 2, 2
 IMAGES = 20_000
-# Nets of the package, and images that each predicts for its speed alone.
-PACKAGED = {"mnist": 4000, "cifar10": 500}
+# Images that each net of the package predicts for its speed alone.
+DIGITS, PHOTOGRAPHS = 4000, 500
 TASKS = 200
 START_COST, TASKS_COST, TURN_COST, COMMAND_COST, LOSS_COST, PACKAGED_COST = 8.0, 25.0, 5.0, 12.0, 70.0, 15.0
 PROGRAM = (sys.executable, "-m", "pipelines")
@@ -67,7 +67,7 @@ def cost(session: Session) -> float:
     if session.quick:
         return 0.0
     predicting = 2 * (START_COST + (1 + PREDICTIONS) * TURN_COST + COMMANDS * COMMAND_COST)
-    predicting += len(PACKAGED) * PACKAGED_COST
+    predicting += 2 * PACKAGED_COST
     others = hosts.COST + STARTS * START_COST + serving.EXPORT_COST + TASKS_COST + LOSSES * LOSS_COST
     return others + predicting
 
@@ -111,7 +111,8 @@ def _tasks(session: Session, cluster: LocalCluster) -> Iterator[Row]:
 def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iterator[Row]:
     """Compares threads with tasks, and measures the nets of the package in threads."""
     name, digits, _ = data.mnist()
-    images = _written(session.folder / "images", [encoded(one, 28, "PNG") for one in digits[..., 0]], IMAGES)
+    grey = [encoded(one, 28, "PNG") for one in digits[..., 0]]
+    images = _written(session.folder / "images", grey, IMAGES)
     template = Row("cluster", unit="images/s", data=f"{name}, {IMAGES:,} PNG files, mnist_dense_50")
     task = {"what": "job", "model": str(version), "images": [str(images)], "folder": str(session.folder)}
     here = Contestant(THREADS, "batch_inference", "project")
@@ -146,8 +147,10 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
 
     cold = replace(template, measure="bulk prediction, from the start of the command")
     yield from _alternating(session, cold, command, COMMANDS, COMMAND_COST)
-    for net, count in PACKAGED.items():
-        yield from _packaged(session, net, count)
+    noise = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
+    coloured = [encoded(one, 32, "PNG") for one in noise]
+    for net, contents, count in (("mnist", grey, DIGITS), ("cifar10", coloured, PHOTOGRAPHS)):
+        yield from _packaged(session, net, _written(session.folder / net, contents, count), count)
 
 
 def _alternating(
@@ -167,11 +170,8 @@ def _alternating(
     return session.rows(template, found, ways)
 
 
-def _packaged(session: Session, net: str, count: int) -> Iterator[Row]:
-    """Measures how many images a net of the package predicts in threads; what they show does not matter."""
-    shape = (28, 28) if net == "mnist" else (32, 32, 3)
-    noise = np.random.default_rng(0).integers(0, 256, (100, *shape), np.uint8)
-    images = _written(session.folder / net, [encoded(one, shape[0], "PNG") for one in noise], count)
+def _packaged(session: Session, net: str, images: Path, count: int) -> Iterator[Row]:
+    """Measures how many images a net of the package predicts in threads."""
     task = {"what": "job", "model": net, "images": [str(images)]}
     contestant = Contestant(THREADS, "batch_inference", "project")
     with Worker(contestant, json.dumps(task | {"folder": str(session.folder)}), session.folder) as worker:

@@ -128,7 +128,7 @@ TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "cluster targets": scaling.targets,
     "cluster measured": scaling.measured,
     "cluster training": scaling.training,
-    "cluster pictures": scaling.pictures,
+    "cluster images": scaling.images,
     "cluster trials": scaling.trials,
     "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
     "dense depths": lambda rows: _steps(rows, _DEPTHS),

@@ -1,4 +1,4 @@
-"""What the measurements of the benchmark `cluster` mean for other numbers of cores: tables of docs/scaling.md."""
+"""Tables of docs/scaling.md: the measurements of the benchmark `cluster`, and what they mean for more cores."""
 
 import math
 import re
@@ -26,16 +26,17 @@ TARGETS = {
 }
 # Hosts and gigabits per second of networks for which speeds are computed.
 NETWORKS = ((2, 1), (8, 1), (8, 10))
-# Cores of a node in the simulations; numbers of nodes, minutes of a trial, and days until a node is lost.
-CORES, NODES, MINUTES, LIFETIME = 8, (1, 4, 16, 64), 10, 1.0
-PICTURES, TRIALS = 1_000_000_000, 1000
+# Cores of a node in the simulations; numbers of nodes, minutes of a trial, and hours until a node is lost.
+CORES, NODES, MINUTES, LIFETIME = 8, (1, 4, 16, 64), 10, 2
+IMAGES, TRIALS = 1_000_000_000, 1000
 
 
 def targets(rows: Sequence[Record]) -> list[str]:
-    """The targets and what was reached."""
+    """Lists the targets, and what was reached."""
     lines = []
     for key, (name, target) in TARGETS.items():
-        row = _by_name(rows)[key]
+        if not (row := _by_name(rows).get(key)):
+            continue
         if row["unit"] == "s":
             lines.append([name, f"within {target:g} s", f"{number(row['median'])} s {_range(row['low'], row['high'])}"])
         else:
@@ -45,7 +46,7 @@ def targets(rows: Sequence[Record]) -> list[str]:
 
 
 def measured(rows: Sequence[Record]) -> list[str]:
-    """All that was measured."""
+    """Lists all measurements."""
     lines = [
         [row["measure"], row["contestant"], f"{number(row['median'])} {row['unit']}", _range(row["low"], row["high"])]
         for row in rows
@@ -54,40 +55,42 @@ def measured(rows: Sequence[Record]) -> list[str]:
 
 
 def training(rows: Sequence[Record]) -> list[str]:
-    """What the hosts of a run exchange, how long they compute, and how much faster several are."""
+    """Compares what the hosts of a run exchange and compute, and the speed of several with that of one."""
     from highway_keras.models.presets import FAMILIES, PRESETS  # with Keras
 
     latency, per_megabyte = _sum(rows)
     lines = []
     for recipe in FAMILIES:
-        parameters = PRESETS[recipe].parameters
-        megabytes = 4e-6 * parameters
-        cells = [f"`{recipe}`", f"{parameters:,}", number(megabytes)]
-        if one := _by_name(rows).get((f"training of {recipe}", ONE.name)):
+        megabytes = 4e-6 * PRESETS[recipe].parameters
+        cells = [f"`{recipe}`", f"{PRESETS[recipe].parameters:,}", number(megabytes)]
+        one, two = (_by_name(rows).get((f"training of {recipe}", way.name)) for way in (ONE, TWO))
+        if one:
             seconds = int(one["batch"]) / float(one["median"])
-            two = _by_name(rows).get((f"training of {recipe}", TWO.name))
-            cells += [f"{number(1e3 * seconds)} ms", f"{float(two['ratio']):.2f}" if two else ""]
-            cells.append(f"{seconds / (seconds / 2 + latency + per_megabyte * megabytes):.2f}")
+            exchange = latency + per_megabyte * megabytes
+            if two:
+                # What else they wait for in a step, such as the slower of the two.
+                exchange = max(exchange, int(two["batch"]) / float(two["median"]) - seconds / 2)
+            cells.append(f"{number(1e3 * seconds)} ms")
+            cells.append(f"{float(two['ratio']):.2f}" if two else f"*{seconds / (seconds / 2 + exchange):.2f}*")
             for hosts, gigabits in NETWORKS:
                 sent = 2 * (hosts - 1) / hosts * megabytes * 8e-3 / gigabits
-                cells.append(f"{seconds / (seconds / hosts + latency + sent):.2f}")
-        lines.append(cells + [""] * (6 + len(NETWORKS) - len(cells)))
+                cells.append(f"*{seconds / (seconds / hosts + exchange + sent):.2f}*")
+        lines.append(cells + [""] * (5 + len(NETWORKS) - len(cells)))
     networks = [f"{hosts} hosts, {gigabits} Gbit/s" for hosts, gigabits in NETWORKS]
-    heads = ["", "parameters", "MB per step", "step on one core", "measured: 2 hosts, loopback", "2 hosts, loopback"]
-    return markdown([*heads, *networks], lines)
+    return markdown(["", "parameters", "MB per step", "step on one core", "2 hosts, loopback", *networks], lines)
 
 
-def pictures(rows: Sequence[Record]) -> list[str]:
-    """The cores for a billion pictures a day."""
+def images(rows: Sequence[Record]) -> list[str]:
+    """Computes the cores for a billion images a day."""
     start, _, given = _costs(rows)
     lines = []
     for measure, row in ((key[0], row) for key, row in _by_name(rows).items()):
         if not (found := re.fullmatch(r"bulk prediction by the packaged net (\w+)", measure)):
             continue
         speed = float(row["median"]) / _cores(row)
-        tasks = math.ceil(PICTURES / (MOST * BATCH))
-        nodes = math.ceil(PICTURES / (speed * DAY * CORES))
-        while (result := simulate(tasks, PICTURES / tasks / speed, Cluster(nodes, CORES, start, given))).seconds > DAY:
+        tasks = math.ceil(IMAGES / (MOST * BATCH))
+        nodes = math.ceil(IMAGES / (speed * DAY * CORES))
+        while (result := simulate(tasks, IMAGES / tasks / speed, Cluster(nodes, CORES, start, given))).seconds > DAY:
             nodes += 1
         cells = [
             f"{nodes * CORES}",
@@ -100,17 +103,17 @@ def pictures(rows: Sequence[Record]) -> list[str]:
 
 
 def trials(rows: Sequence[Record]) -> list[str]:
-    """The hours of a thousand trials on several numbers of cores."""
+    """Computes the hours of a thousand trials on several numbers of cores."""
     _, start, given = _costs(rows)
     lines = []
     for nodes in NODES:
         calm, rough = (
             simulate(TRIALS, 60.0 * MINUTES, Cluster(nodes, CORES, start, given, lifetime))
-            for lifetime in (None, LIFETIME * DAY)
+            for lifetime in (None, LIFETIME * HOUR)
         )
         cells = [f"{calm.seconds / HOUR:.2f}", f"{calm.busy:.1%}", f"{rough.seconds / HOUR:.2f}", f"{rough.lost}"]
         lines.append([f"{nodes * CORES}", *cells])
-    lost = f"hours, each node lost after {LIFETIME:g} day on average"
+    lost = f"hours if a node is lost after {LIFETIME} hours on average"
     return markdown(["cores", "hours", "of their time training", lost, "trials begun again"], lines)
 
 

@@ -40,7 +40,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of the tasks.
+    """The end of all tasks.
 
     Args:
         seconds: time until the last one ended.
