@@ -19,7 +19,7 @@ def start(task: str) -> Train:
     """Connects to the cluster; see `benchmarks.worker`."""
     settings = json.loads(task)
     function = KINDS[settings["what"]]
-    executor = ClusterExecutor(settings["address"]).__enter__()
+    executor = ClusterExecutor(settings["address"], print).__enter__()
     limit = AHEAD * executor.capacity()
 
     def run(count: int) -> dict[str, Any]:
