@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     batch_inference,
+    cluster,
     conv,
     cores,
     dense,
@@ -46,6 +47,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     faults.BENCHMARK,
     memory.BENCHMARK,
     batch_inference.BENCHMARK,
+    cluster.BENCHMARK,
     redrawn_digits.BENCHMARK,
     photographs.BENCHMARK,
 )

@@ -32,6 +32,7 @@ class Contestant:
         ours: whether it belongs to this project.
         deepest: largest number of highway blocks; None is unlimited.
         because: reason for that limit.
+        prefix: command that runs the program, such as one that enters a network.
         cached: whether JAX caches compiled programs on disk, as PyTorch does by default. Steps are no faster for it, so
             only starts and studies are measured, with a filled cache.
     """
@@ -44,6 +45,7 @@ class Contestant:
     ours: bool = False
     deepest: int | None = None
     because: str = ""
+    prefix: tuple[str, ...] = ()
     cached: bool = False
 
 
@@ -88,7 +90,7 @@ class Worker:
 
     def __init__(self, contestant: Contestant, task: str, folder: Path) -> None:
         self.contestant = contestant
-        command = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
+        program = [str(python(contestant.environment)), "-m", f"benchmarks.contestants.{contestant.module}", task]
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **contestant.variables}
         variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
         if contestant.cached:
@@ -102,7 +104,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._asked = time.perf_counter()
         self._process = subprocess.Popen(
-            command,
+            [*contestant.prefix, *program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -6,11 +6,12 @@ A comment such as `<!-- table: dense steps -->` in a document marks the table af
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-# A row of a published table, as text.
-Record = Mapping[str, str]
+from benchmarks import scaling
+from benchmarks.table import Record, markdown, number
+
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n\n?)(?P<table>(?:\|.*\n)+)")
 # Depth and width of the nets of the dense benchmark.
 _DEPTHS = tuple((depth, 50) for depth in (10, 30, 50, 100, 1000))
@@ -59,7 +60,7 @@ def table(name: str, results: Path) -> list[str]:
 def _steps(rows: Sequence[Record], sizes: Sequence[tuple[int, int]]) -> list[str]:
     """Training steps per second of each contestant at each size."""
     steady = [row for row in rows if row["measure"] == "steady state"]
-    medians = {(row["contestant"], _size(row)): _number(row["median"]) for row in steady}
+    medians = {(row["contestant"], _size(row)): number(row["median"]) for row in steady}
     ratios = {(row["contestant"], _size(row)): f"{float(row['ratio']):.2f}" for row in steady if row["ratio"]}
     heads = [f"{depth:,}" if width == 50 else f"{depth}, width {width}" for depth, width in sizes]
     lines = [[_name(one), *(medians.get((one, size), "") for size in sizes)] for one in _names(steady)]
@@ -67,14 +68,14 @@ def _steps(rows: Sequence[Record], sizes: Sequence[tuple[int, int]]) -> list[str
         [f"*ratio:* {_name(one)} / the fastest peer", *(ratios.get((one, size), "") for size in sizes)]
         for one in _FASTEST
     ]
-    return _lines(["training steps per second, by layers", *heads], lines)
+    return markdown(["training steps per second, by layers", *heads], lines)
 
 
 def _starts(rows: Sequence[Record]) -> list[str]:
     """Seconds to the first step and for a whole study."""
     measures = {"first step": (10, 100, 1000), "study": (10, 30, 50, 100)}
     medians = {
-        (row["contestant"], measure, int(row["depth"])): _number(row["median"])
+        (row["contestant"], measure, int(row["depth"])): number(row["median"])
         for row in rows
         for measure in measures
         if row["measure"].startswith(measure) and row["width"] == "50"
@@ -83,12 +84,12 @@ def _starts(rows: Sequence[Record]) -> list[str]:
     heads = [f"{measure}, {depth:,} layers" for measure, depth in columns]
     names = [one for one in _names(rows) if (one, *columns[0]) in medians]
     lines = [[_name(one), *(medians.get((one, *column), "") for column in columns)] for one in names]
-    return _lines(["seconds from the start of the process", *heads], lines)
+    return markdown(["seconds from the start of the process", *heads], lines)
 
 
 def _servers(rows: Sequence[Record], prefix: str) -> list[str]:
     """Requests per second and slowest percent of each server, by connections."""
-    medians = {(row["contestant"], row["measure"]): _number(row["median"]) for row in rows}
+    medians = {(row["contestant"], row["measure"]): number(row["median"]) for row in rows}
     measures = [
         f"{prefix}{measure}, {count} connection{'s' * (count > 1)}"
         for measure in ("throughput", "p99")
@@ -97,21 +98,21 @@ def _servers(rows: Sequence[Record], prefix: str) -> list[str]:
     heads = [f"{count}" for count in _CONNECTIONS]
     names = [one for one in _names(rows) if (one, measures[0]) in medians]
     lines = [[_name(one), *(medians.get((one, measure), "") for measure in measures)] for one in names]
-    return _lines(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
+    return markdown(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
 
 
 def _drawings(rows: Sequence[Record]) -> list[str]:
     """Accuracy on each kind of drawing of a digit, and the share in which exactly one digit is found."""
     shares = _shares(rows)
     lines = [[name, shares[name], shares[found]] for name in shares if (found := f"{name}{_ONE}") in shares]
-    return _lines(["images", "accuracy", "found as one digit"], lines)
+    return markdown(["images", "accuracy", "found as one digit"], lines)
 
 
 def _counts(rows: Sequence[Record]) -> list[str]:
     """The share of images without a digit, and of images with several, that are recognized as such."""
     shares = _shares(rows)
     lines = [[name, share] for name, share in shares.items() if f"{name}{_ONE}" not in shares and _ONE not in name]
-    return _lines(["images", "share"], lines)
+    return markdown(["images", "share"], lines)
 
 
 def _shares(rows: Sequence[Record]) -> dict[str, str]:
@@ -120,10 +121,15 @@ def _shares(rows: Sequence[Record]) -> dict[str, str]:
 
 def _accuracies(rows: Sequence[Record]) -> list[str]:
     """Accuracy on each kind of image."""
-    return _lines(["images", "accuracy"], [[row["measure"], f"{float(row['median']):.2f}%"] for row in rows])
+    return markdown(["images", "accuracy"], [[row["measure"], f"{float(row['median']):.2f}%"] for row in rows])
 
 
 TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
+    "cluster targets": scaling.targets,
+    "cluster measured": scaling.measured,
+    "cluster training": scaling.training,
+    "cluster images": scaling.images,
+    "cluster trials": scaling.trials,
     "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
     "dense depths": lambda rows: _steps(rows, _DEPTHS),
     "dense starts": _starts,
@@ -147,14 +153,3 @@ def _names(rows: Iterable[Record]) -> list[str]:
 
 def _name(contestant: str) -> str:
     return "`highway serve`" if contestant == "ours" else re.sub("^ours,", "highway-keras,", contestant)
-
-
-def _number(text: str) -> str:
-    """Formats a number with three significant digits."""
-    value = float(text)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _lines(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---", *["---:"] * (len(heads) - 1)]
-    return ["|" + "".join(f" {cell} |".replace("  ", " ") for cell in cells) for cells in (heads, marks, *lines)]

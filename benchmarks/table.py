@@ -1,10 +1,13 @@
-"""Rows of results: median and spread, and ratios taken round by round."""
+"""Rows of results: median and spread, and ratios taken round by round; and how documents show them."""
 
 import csv
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+# A row of a published table, as text.
+Record = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,23 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         writer.writeheader()
         for row in rows:
             writer.writerow({name: _short(value) for name, value in asdict(row).items()})
+
+
+def number(value: float | str) -> str:
+    """Formats a number with three significant digits, for a document."""
+    value = float(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the lines of a table in Markdown.
+
+    Args:
+        heads: heads of the columns, of which all but the first are aligned to the right.
+        lines: cells of the lines.
+    """
+    marks = ["---", *["---:"] * (len(heads) - 1)]
+    return ["|" + "".join(f" {cell} |".replace("  ", " ") for cell in cells) for cells in (heads, marks, *lines)]
 
 
 def _short(value: object) -> object:

@@ -31,6 +31,7 @@ class LocalCluster:
 
     Args:
         nodes: names of the nodes.
+        settings: Ray's own settings.
 
     Example:
         with LocalCluster(["a", "b"]) as cluster:
@@ -38,13 +39,13 @@ class LocalCluster:
             cluster.kill("a")
     """
 
-    def __init__(self, nodes: Sequence[str]) -> None:
+    def __init__(self, nodes: Sequence[str], settings: Mapping[str, str] = SOON) -> None:
         # Paths of Unix sockets are short.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-"))
         (self.folder / "token").write_text("3f1c" * 12)
         self.environment = {
             **os.environ,
-            **SOON,
+            **settings,
             "PYTHONPATH": str(ROOT),
             "RAY_TMPDIR": str(self.folder),
             # Its tasks lock cores that those of another cluster may use too.

@@ -1,19 +1,21 @@
-"""Batch inference by `highway predict --out`, or by decoding and `InferenceSession.run` alone.
+"""Batch inference by `highway predict --out`, here or on a cluster, or by decoding and `InferenceSession.run` alone.
 
-The task names the method, the model, the images, a folder to write to, and the batch size of the bare loop.
+The task names the method, the model, the images, a folder to write to, and the batch size of the bare loop or the
+address of the cluster.
 """
 
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
 
 from benchmarks.worker import Train, serve
 from pipelines.core import environment
+from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.inference.inputs import Listing, sources
 from pipelines.inference.job import PredictionJob, run
 from serving import image_files
@@ -25,7 +27,7 @@ def start(task: str) -> Train:
     """Opens the model; see `benchmarks.worker`."""
     settings = json.loads(task)
     model = Path(settings["model"])
-    work = _bare(model, settings) if settings["what"] == "bare" else _job(model, settings)
+    work = _bare(model, settings) if settings["what"] == "bare" else _job(model, settings, settings.get("address"))
 
     def repeat(times: int) -> list[float]:
         return [work() for _ in range(times)]
@@ -33,12 +35,28 @@ def start(task: str) -> Train:
     return repeat
 
 
-def _job(model: Path, settings: dict[str, Any]) -> Any:
-    out = Path(settings["folder"]) / "predictions.parquet"
+class _KeptExecutor(ClusterExecutor):
+    """Stays connected from one job to the next, so that its processes on the nodes start once."""
+
+    _connected = False
+
+    def __enter__(self) -> Self:
+        if not self._connected:
+            super().__enter__()
+            self._connected = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+
+def _job(model: Path, settings: dict[str, Any], address: str | None) -> Any:
+    out = Path(settings["folder"]) / f"predictions-{'cluster' if address else 'here'}.parquet"
+    executor = _KeptExecutor(address, print) if address else None
     job = PredictionJob(model, tuple(settings["images"]), out, 3)
 
     def once() -> float:
-        done = run(job, Console(file=StringIO()))
+        done = run(job, Console(file=StringIO()), executor)
         out.unlink()
         assert not done.unreadable, "all images are readable"
         return float(done.images)

