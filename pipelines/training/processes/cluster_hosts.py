@@ -89,8 +89,9 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     except StoppedError as stopped:
         again = f"highway train --resume {run} --cluster {cluster} --hosts {hosts}"
         again += f" --min-hosts {least}" if least else ""
-        where = f"after step {_step(task):,}. Resume with: {again}" if (run / "run.json").exists() else "before the first step"
-        raise StoppedError(f"stopped {where}", stopped.number) from None
+        if not (run / "run.json").exists():
+            raise StoppedError("stopped before the first step", stopped.number) from None
+        raise StoppedError(f"stopped after step {_step(task):,}. Resume with: {again}", stopped.number) from None
     finally:
         output.remove()
 
