@@ -71,7 +71,7 @@ def train(monkeypatch, tmp_path):
 
     def run(attempts, nodes=(2,), hosts=2, least=None, folder=None):
         script, output = Script(attempts, nodes), io.StringIO()
-        monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address: script)
+        monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
         task = HostTask(folder=folder or tmp_path / "run", data_dir=None, config=None)
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
         return script, output.getvalue().splitlines()
@@ -123,6 +123,8 @@ def test_an_error_of_a_process_is_that_of_the_command(train):
 
 
 def test_a_signal_says_how_to_resume(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").touch()
     with pytest.raises(StoppedError, match=rf"highway train --resume {tmp_path / 'run'} --cluster auto --hosts 2"):
         train([[{"error": "signal"}, OTHER_LOST]])
 
