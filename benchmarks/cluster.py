@@ -29,12 +29,13 @@ from pipelines.core.errors import UserError
 from pipelines.training import metrics_file
 from tests.ray_cluster import LocalCluster
 
-STARTS, PREDICTIONS, COMMANDS, LOSSES = 3, 4, 2, 2
-IMAGES = 20_000
+STARTS, PREDICTIONS, COMMANDS, LOSSES = 3, 3, 1, 2
+# So many that a process ends after its tasks as rarely as in longer jobs.
+IMAGES = 40_000
 # Images that each net of the package predicts for its speed alone.
 DIGITS, PHOTOGRAPHS = 4000, 500
 TASKS = 200
-START_COST, TASKS_COST, TURN_COST, COMMAND_COST, LOSS_COST, PACKAGED_COST = 8.0, 25.0, 5.0, 12.0, 70.0, 15.0
+START_COST, TASKS_COST, TURN_COST, COMMAND_COST, LOSS_COST, PACKAGED_COST = 8.0, 25.0, 8.0, 15.0, 70.0, 15.0
 PROGRAM = (sys.executable, "-m", "pipelines")
 THREADS, ON_CLUSTER = "threads of one process", "tasks on a cluster"
 LOST = re.compile(r"lost after step ([\d,]+)")

@@ -25,7 +25,7 @@ TARGETS = {
     ("start of Ray's head", "Ray"): ("start of Ray", 10.0),
 }
 # Hosts and gigabits per second of networks for which speeds are computed.
-NETWORKS = ((2, 1), (8, 1), (8, 10))
+NETWORKS = ((2, 1), (10, 1), (10, 10))
 # Cores of a node in the simulations; numbers of nodes, minutes of a trial, and hours until a node is lost.
 CORES, NODES, MINUTES, LIFETIME = 8, (1, 4, 16, 64), 10, 2
 IMAGES, TRIALS = 1_000_000_000, 1000

@@ -29,8 +29,8 @@ def test_hosts_pay_if_they_compute_longer_than_they_exchange():
     # 1 s on one core, and 1 / 1.9 s on two, of which 3.4 + 0.607 ms would be enough for the sum.
     assert lines["`mnist_conv_32`"].startswith("| `mnist_conv_32` | 151,690 | 0.607 | 1,000 ms | 1.90 |")
     exchange = 1000 / 1.9 - 500
-    # 8 hosts at 1 Gbit/s send 2 * 7/8 of 0.607 MB.
-    assert f"| *{1000 / (125 + exchange + 1.75 * 0.60676 * 8):.2f}* |" in lines["`mnist_conv_32`"]
+    # 10 hosts at 1 Gbit/s send 2 * 9/10 of 0.607 MB.
+    assert f"| *{1000 / (100 + exchange + 1.8 * 0.60676 * 8):.2f}* |" in lines["`mnist_conv_32`"]
     # 10 s on one core, of which only the sum of 9.03 MB is known.
     assert f"| 10,000 ms | *{10_000 / (5000 + 3.4 + 9.0274):.2f}* |" in lines["`cifar10_19`"]
     assert len({line.count("|") for line in lines.values()}) == 1
