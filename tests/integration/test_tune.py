@@ -249,7 +249,7 @@ def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_dri
 ):
     folder = tmp_path / "search"
     words = [sys.executable, "-m", "pipelines", "tune", "toy.json", *options(folder, TRIALS), "--deadline", MINUTES]
-    words += ["--cluster", cluster.address, "--retrain", "1"]
+    words += ["--cluster", cluster.address]
     started = {"cwd": toy, "stdout": subprocess.PIPE, "environment": {"PYTHONPATH": str(ROOT)}}
     search = cluster.start(words, **started)
     wait_for(lambda: list(folder.glob("trials/*/config.json")), search)
@@ -259,9 +259,7 @@ def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_dri
     assert "has lost its process or node and starts again" in search.communicate()[0]
     cluster.kill("a")
     cluster.add("a")
-    output = finished(cluster.start(words, **started))
-    assert "resumes the search" in output
-    assert "toy retrained: best val_accuracy" in output
+    assert "resumes the search" in finished(cluster.start(words, **started))
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
     assert scores(folder) == undisturbed

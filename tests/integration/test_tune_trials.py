@@ -1,11 +1,14 @@
 """Trials of a search on toy data: scores, failures, and resuming."""
 
+import csv
 import dataclasses
+import io
 import math
 import shutil
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig
@@ -13,11 +16,14 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import JobError
 from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, metrics_file
+from pipelines.training.processes.pool import Remote
 from pipelines.tuning import trials
+from pipelines.tuning.retrain import retrain, retrain_on_node
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.trial_task import TrialTask, run
 from pipelines.tuning.trials import HopelessError
+from tests.executors import Shuffled
 from tests.toy_data import ToyData, toy_config
 from tests.unit.pipelines.tuning.plans import toy_plan
 
@@ -217,3 +223,17 @@ def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatc
     monkeypatch.setattr("pipelines.data.sources.describe", missing)
     with pytest.raises(JobError, match="there is no data set 'toy'"):
         run(task)
+
+
+def test_winners_are_retrained_as_tasks(task, tmp_path):
+    folder, recipe = task.path.parents[1], tmp_path / "toy.json"
+    recipe.write_text(CONFIG.model_dump_json())
+    quiet, remote = Console(file=io.StringIO()), Remote(Shuffled(), retrain_on_node)
+    retrain(
+        {"toy": recipe}, folder, seeds=2, workers=1, data_dir=None, objective=ACCURACY, console=quiet, remote=remote
+    )
+    assert sorted(remote.executor.keys) == ["toy-seed-0", "toy-seed-1"]
+    with (folder / "retrained.csv").open(newline="") as file:
+        found = [(row["seed"], float(row["best_val_accuracy"])) for row in csv.DictReader(file)]
+    scores = [runs.open_run(folder / "retrained" / f"toy-seed-{seed}").record.metrics for seed in range(2)]
+    assert found == [(str(seed), pytest.approx(score["best_val_accuracy"])) for seed, score in enumerate(scores)]
