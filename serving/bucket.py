@@ -45,7 +45,7 @@ class Report(BaseModel):
     """Result of a check of a bucket."""
 
     complete: bool = True
-    """Whether a check has ended; until then, versions may be missing in the copy."""
+    """True once a check has ended; until then, versions may be missing in the copy."""
     problem: str = ""
     """Why the bucket could not be read; the copy is as it was."""
     refused: dict[str, dict[int, str]] = {}

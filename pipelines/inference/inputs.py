@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -141,9 +141,7 @@ def _at(url: Url) -> Source:
         from pipelines.inference.tars import Tar
 
         return Tar(str(url))
-    from pipelines.inference.objects import Objects
-
-    return Objects(url)
+    return _Objects(url)
 
 
 def _globbed(pattern: str) -> list[str]:
@@ -159,6 +157,40 @@ def _globbed(pattern: str) -> list[str]:
             if match.is_dir():
                 folders.add(match)
     return unique
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """The images in a folder of a bucket; or a single object, whatever its suffix, as with a file.
+
+    Args:
+        url: the URL of the folder or of the object.
+
+    Raises:
+        UserError: there is nothing at the URL, or the store cannot be used.
+    """
+
+    url: Url
+
+    def __post_init__(self) -> None:
+        if not self._found:
+            raise UserError(f"there is nothing at {self.url}. Expected an image, a tar file, or a folder of images.")
+
+    def __iter__(self) -> Iterator[ImageRef]:
+        for one in self._images:
+            yield ImageRef(str(one.url), lambda one=one: one)  # type: ignore[misc]
+
+    def count(self) -> int:
+        """Returns the number of images."""
+        return len(self._images)
+
+    @cached_property
+    def _found(self) -> list[Stored]:
+        return self.url.files()
+
+    @cached_property
+    def _images(self) -> list[Stored]:
+        return [one for one in self._found if one.url == self.url or is_image(one.url.name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from .catalogs import opened, states
 
 
 class FakeMirror:
-    """A mirror that reports what it is told."""
+    """A mirror whose report the test sets."""
 
     def __init__(self):
         self.now = bucket.Report(complete=False)
