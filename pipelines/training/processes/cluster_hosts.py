@@ -118,10 +118,17 @@ class _Output:
         if isinstance(self._log, Url) and not ended and time.monotonic() < self._again:
             return ""
         self._again = time.monotonic() + LOG_POLL
-        written = self._log.read_bytes()
-        added = written[self._shown : len(written) if ended else written.rfind(b"\n") + 1]
+        rest = self._rest()
+        added = rest if ended else rest[: rest.rfind(b"\n") + 1]
         self._shown += len(added)
         return added.decode(errors="replace")
+
+    def _rest(self) -> bytes:
+        if isinstance(self._log, Url):
+            return self._log.read_bytes()[self._shown :]
+        with self._log.open("rb") as file:
+            file.seek(self._shown)
+            return file.read()
 
     def remove(self) -> None:
         """Removes the file."""
