@@ -121,26 +121,7 @@ def fama_french(shared):
 
 
 @pytest.fixture(scope="session")
-def digit_graph(shared):
-    """Converts the graph for image files of digits to ONNX once for all workers: it takes seven seconds."""
-    import onnx
-
-    from pipelines.export import onnx_model
-
-    make = onnx_model._digits
-
-    def made_once():
-        return onnx.load(
-            shared("digit_graph", lambda folder: onnx.save(make(), folder / "digits.onnx")) / "digits.onnx"
-        )
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(onnx_model, "_digits", made_once)
-        yield
-
-
-@pytest.fixture(scope="session")
-def repository(shared, digit_graph):
+def repository(shared):
     """A model repository with version 1 of `digits`, a classifier of digits with gates; not to be changed."""
     from tests.endpoint import make_repository
 

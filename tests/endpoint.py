@@ -33,7 +33,7 @@ def make_repository(root: Path) -> Path:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     net.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
     net.fit(images[..., None].astype("float32") / 256, labels, 128, epochs=12, verbose=0)
-    export(finished(root / "runs" / "digits", net).path, root / "aside" / "digits", gates=True)
+    export(finished(root / "runs" / "digits", net).path, root / "aside" / "digits")
     return (root / "aside").rename(root / "models")
 
 

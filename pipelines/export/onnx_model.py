@@ -10,8 +10,8 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
-from serving import image_files
-from serving.manifest import BOXES, INPUT, ONNX, PICTURE, RGBA, SIDE
+from serving import image_files, repository
+from serving.manifest import BOXES, INPUT, ONNX, PICTURE, RGBA, SIDE, ConversionKind
 from serving.model import side_of
 from serving.session import open_session
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # The newest opset that tf2onnx 1.17 writes; ONNX Runtime has read it since 1.14.
 OPSET = 18
+DIGITS = repository.pretrained() / "mnist" / "1" / PICTURE
+"""The conversion of digits, as `python -m pipelines.verbs.pretrained --images` wrote it."""
 
 
 def write(source: TracedNet, folder: Path) -> None:
@@ -71,12 +73,34 @@ def name_batch(proto: Any) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
-# Cached, because the graph is the same for all models of one kind and size, and tf2onnx takes seconds for digits.
+# Cached, because the graph is the same for all models of one kind and size.
 @cache
 def _picture(convert: "Function", side: int) -> bytes:
+    if BOXES in convert.get_concrete_function().structured_outputs:
+        # That of digits is the same for all nets, and tf2onnx takes seconds.
+        return DIGITS.read_bytes()
+    return _described(converted(convert), side)
+
+
+def build_picture(kind: ConversionKind, shape: tuple[int, ...]) -> bytes:
+    """Builds `picture.onnx` anew.
+
+    Args:
+        kind: how image files become inputs.
+        shape: height, width and channels of the input.
+
+    Raises:
+        UserError: see `pipelines.data.images.conversion.converter`.
+    """
+    from pipelines.data.images import conversion
+
+    convert = conversion.converter(kind, shape)
+    return _described(_digits() if kind == "digit" else converted(convert), conversion.side_of(kind, shape))
+
+
+def _described(proto: Any, side: int) -> bytes:
     import onnx
 
-    proto = _digits() if BOXES in convert.get_concrete_function().structured_outputs else converted(convert)
     for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("height", "width"), strict=False):
         size.dim_param = name
     onnx.helper.set_model_props(proto, {SIDE: str(side)})

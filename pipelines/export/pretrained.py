@@ -1,6 +1,7 @@
 """Trained nets that come with the package: a model repository whose weights the library also reads.
 
     python -m pipelines.verbs.pretrained RUN NAME
+    python -m pipelines.verbs.pretrained --images
 
 A net is stored once. `weights.npz` holds kernels in float16, and everything else, which is small, in float32, under the
 paths of Keras's variables. `model.onnx` has no weights of its own and points into that file.
@@ -58,7 +59,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
     if evaluation.of_run(open_run(path)) is None:
         raise UserError(f"{path} has not been evaluated. Evaluate it first: highway evaluate {path}")
     with TemporaryDirectory() as temporary:
-        exact = export(path, Path(temporary) / to.name, data_dir=data_dir, gates=True, calibrate=True)
+        exact = export(path, Path(temporary) / to.name, data_dir=data_dir, calibrate=True)
         folder = Path(temporary) / "compact" / to.name / "1"
         folder.mkdir(parents=True)
         for name in (LABELS, PICTURE):
@@ -79,6 +80,24 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
         write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
         shutil.copytree(folder.parent, to)
     return to / "1"
+
+
+def refresh_images(folder: Path) -> None:
+    """Gives a net of the package the conversion of image files that today's code computes.
+
+    Args:
+        folder: its version folder.
+
+    Example:
+        refresh_images(Path("highway_keras/trained/mnist/1"))
+    """
+    from pipelines.export import onnx_model
+
+    content = manifest.read(folder)
+    assert content.pictures, "nets of the package take images"
+    (folder / PICTURE).write_bytes(onnx_model.build_picture(content.pictures, content.input.shape[1:]))
+    described = content.model_copy(update={"files": {**content.files, PICTURE: files.digest(folder / PICTURE)}})
+    write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
 
 
 def _evaluated(

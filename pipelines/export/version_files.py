@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from highway_keras.analysis import highway_layers
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights
@@ -62,7 +63,7 @@ def prepare(
         weights: which of the run's weights.
         trained: the net with these weights.
         kind: how image files become inputs; None chooses by the data set, and is for rows of a table.
-        gates: whether the graphs return gate means.
+        gates: whether the graphs return gate means, if the net has highway layers.
         calibrate: whether to divide the logits by a temperature fitted on the validation split.
         data_dir: folder of prepared data.
 
@@ -88,6 +89,7 @@ def prepare(
     if len(data.shape) > 1:
         kind = kind or conversion.kind_of(data.name, run.config.image_fit)
     temperature = _temperature(run, trained, *_examples(run, data_dir, split, CALIBRATION)) if calibrate else None
+    gates = gates and _has_gates(trained)
     return ExportJob(run, weights, trained, test, kind, gates, data_dir, split, images, classes, temperature)
 
 
@@ -162,6 +164,14 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
         sections={key: section for key, section in sections.items() if section},
     )
     write_text(folder / manifest.NAME, content.model_dump_json(indent=2) + "\n")
+
+
+def _has_gates(model: keras.Model) -> bool:
+    try:
+        highway_layers(model, np.zeros((1, *model.input_shape[1:]), "float32"))
+    except ValueError:
+        return False
+    return True
 
 
 def _examples(run: Run, data_dir: Path | None, split: Split, count: int) -> tuple[np.ndarray, np.ndarray]:

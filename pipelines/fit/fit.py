@@ -73,7 +73,7 @@ def fit(
     train(prepare.with_prepared(choice.config, own, console), run, console=console)
     if own.counts["test"]:
         _report(evaluate(run), "images", "", console)
-    return export(run, to, gates=True, calibrate=own.counts["validation"] >= CALIBRATED)
+    return export(run, to, calibrate=own.counts["validation"] >= CALIBRATED)
 
 
 def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None, console: Console) -> Path:
@@ -93,7 +93,7 @@ def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None
     if table.counts["test"]:
         _report(evaluate(run, weights), "rows", table.target, console)
     calibrate = bool(table.labels) and held_out >= CALIBRATED
-    return export(run, to, weights, gates=True, calibrate=calibrate)
+    return export(run, to, weights, calibrate=calibrate)
 
 
 def _report(result: Evaluation | MultiLabel | Regression, examples: str, target: str, console: Console) -> None:

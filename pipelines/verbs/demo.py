@@ -49,8 +49,8 @@ def main() -> None:
     result = evaluate(run)
     assert isinstance(result, Evaluation)  # Digits are classes.
     say(console, f"{result.correct} of {result.count} test images correct: {result.accuracy:.2%}")
-    _title(console, f"highway export {run} --to {model} --gates")
-    version = export(run, model, gates=True)
+    _title(console, f"highway export {run} --to {model}")
+    version = export(run, model)
     sys.stdout.write(parity(version))
     files, truth = _test_images(run)
     _title(console, f"highway predict {version} {files[0].parent}/*.png")

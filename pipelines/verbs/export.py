@@ -34,8 +34,8 @@ class FixedArguments(Frozen):
     """Folder of the model's versions, or its URL; default: models/ and the name of the run directory."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the highest validation accuracy."""
-    gates: bool = False
-    """Return the mean transform gate of each highway layer with each prediction."""
+    gates: bool = True
+    """Return the mean transform gate of each highway layer with each prediction, if the net has such layers."""
     calibrate: bool = False
     """Divide the logits by a temperature, fitted on the validation split, so that predictions made with a probability
     of 90% are right 90% of the time."""

@@ -47,7 +47,7 @@ class Arguments(Frozen):
     cluster: str | None = None
     """With --out, predict on the nodes of a Ray cluster: HOST:PORT of its head, or auto for that of this machine."""
     explain: bool = False
-    """With --out, also write the mean gate of each layer; the model must have been exported with --gates."""
+    """With --out, also write the mean gate of each layer; not for models exported with --no-gates."""
     data_dir: Path | None = None
     """With --out, folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 

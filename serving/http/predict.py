@@ -69,7 +69,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
             if query.explain and served.manifest.gates is None:
                 raise RequestError(
                     f"version {served.manifest.version} of model {name!r} was exported without its gates. "
-                    "Export it with `highway export --gates`."
+                    "Export its run again, without --no-gates."
                 )
             return served
 

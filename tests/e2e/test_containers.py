@@ -175,7 +175,7 @@ def test_containers_train_export_and_serve(train, endpoint, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
     highway("train", "demo", "--epochs", "1")
-    highway("export", "runs/demo", "--gates")
+    highway("export", "runs/demo")
     highway("release", "models/demo")
     assert 'name: "demo"' in (tmp_path / "work" / "models" / "models.config").read_text()
     running = Container(endpoint, tmp_path / "work" / "models")

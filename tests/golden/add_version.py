@@ -24,7 +24,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as aside:
         run = finished(Path(aside) / "tiny", tiny_net())
         shutil.copy(HERE / "model.keras", run.path)
-        export(run.path, HERE / "models" / "tiny", gates=True)
+        export(run.path, HERE / "models" / "tiny")
 
 
 if __name__ == "__main__":

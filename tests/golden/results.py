@@ -40,7 +40,7 @@ def main(archive: Path) -> None:
     highway("train", *NET, "--run", "runs/digits")
     highway("evaluate", "runs/digits")
     highway("analyze", "runs/digits", "--examples", "20")
-    highway("export", "runs/digits", "--gates", "--int8")
+    highway("export", "runs/digits", "--int8")
     with np.load("models/digits/1/parity.npz") as parity:
         Image.fromarray(parity["images"][0, ..., 0]).save("digit.png")
     highway(*PREDICT)

@@ -16,11 +16,6 @@ from tests.toy_data import ToyData, toy_config
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_digit_graph(digit_graph):
-    """Applies to all exports here."""
-
-
 @pytest.fixture(scope="module")
 def trained_run(shared, tmp_path_factory):
     """A trained run on toy data, which the tests of a module may evaluate and analyse."""
@@ -43,6 +38,6 @@ def exported(shared, mnist_5k):
             run = finished(folder / f"run{seed}", tiny_net(seed))
             if seed == 0:
                 shutil.copy(GOLDEN / "model.keras", run.path)
-            export(run.path, folder / "models" / "tiny", data_dir=mnist_5k, gates=True)
+            export(run.path, folder / "models" / "tiny", data_dir=mnist_5k)
 
     return shared("exported", make) / "models" / "tiny"

@@ -68,7 +68,7 @@ def test_a_finished_run_is_evaluated(artefacts):
 def test_a_finished_run_is_analyzed_and_exported(artefacts):
     assert main(["analyze", "runs/finished", "--examples", "20"]) == 0
     assert Path("runs/finished/analysis/analysis.md").is_file()
-    assert main(["export", "runs/finished", "--gates"]) == 0
+    assert main(["export", "runs/finished"]) == 0
     assert main(["export", "models/finished", "--verify"]) == 0
 
 

@@ -97,6 +97,7 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     assert (found.name, found.version, found.labels) == ("digits", 1, DIGITS.labels)
     assert (found.parity.split, found.parity.images, found.parity.batch_sizes) == ("validation", 256, (1, 3, 252))
     assert found.parity.onnx.max_abs_difference <= 1e-4
+    assert [one.split("_")[0] for one in found.gates] == ["conv", "highway"]
     assert (found.run.test["accuracy"], found.run.test["count"], found.run.test["split"]) == (0.25, 4, "test")
     assert "confusion" not in found.run.test
     assert found.run.commit == "0" * 40 + "+"
@@ -145,16 +146,23 @@ def test_the_best_weights_are_exported_on_request(home, data_dir):
     best.save(run.path / "best.keras")
     evaluated(run.path)
     (home / "signing.pem").write_bytes(KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    assert export(run.path, data_dir, "--weights", "best", "--to", "best", "--sign", "signing.pem") == 0
+    assert export(run.path, data_dir, "--weights", "best", "--no-gates", "--to", "best", "--sign", "signing.pem") == 0
     assert open_model(home / "best", trusted=[KEY.public_key().public_bytes_raw()]).manifest.name == "best"
     found = read(home / "best" / "1")
-    assert (found.name, found.model.weights) == ("best", "best")
+    assert (found.name, found.model.weights, found.gates) == ("best", "best", None)
     # The evaluation is that of the final weights.
     assert found.run.test is None
     image = sources.load("mnist_5k", "test", data_dir).images[:1]
     probabilities = open_model(home / "best").predict(image)["probabilities"]
     np.testing.assert_allclose(probabilities, keras.ops.softmax(best(image / np.float32(256))), atol=1e-5)
     assert np.abs(probabilities - keras.ops.softmax(tiny_net()(image / np.float32(256)))).max() > 1e-3
+
+
+def test_a_net_without_highway_layers_has_no_gates(home, data_dir):
+    model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    finished(home / "run", model)
+    assert export("run", data_dir) == 0
+    assert read(home / "models" / "run" / "1").gates is None
 
 
 def test_a_model_keeps_its_classes_and_its_input(tiny_run, home, data_dir, capsys):

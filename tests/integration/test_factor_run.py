@@ -99,7 +99,7 @@ def test_evaluation_reports_r2_against_the_training_mean(trained_run, data_dir, 
 
 def test_vectors_without_names_are_exported_with_numbers_for_names(trained_run, data_dir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["export", str(trained_run.path), "--to", "models/factor", "--data-dir", str(data_dir), "--gates"]) == 0
+    assert main(["export", str(trained_run.path), "--to", "models/factor", "--data-dir", str(data_dir)]) == 0
     content = manifest.read(tmp_path / "models" / "factor" / "1")
     assert [(column.name, column.categories) for column in content.columns] == [(str(one), None) for one in range(4)]
     assert (content.target, content.labels, len(content.gates)) == ("target", (), 4)

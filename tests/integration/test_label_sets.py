@@ -113,7 +113,7 @@ def test_a_net_for_any_number_of_classes_is_evaluated_and_analyzed(home, tmp_pat
 def test_a_net_for_any_number_of_classes_is_exported_and_served(home, tmp_path, capsys):
     run, fitted = runs.open_run(tmp_path / "run"), preprocess.load(tmp_path / "run" / "preprocess.npz")
     assert main(["evaluate", "run"]) == 0
-    assert main(["export", "run", "--gates", "--calibrate"]) == 0
+    assert main(["export", "run", "--calibrate"]) == 0
     assert main(["export", "models/run", "--verify"]) == 0
     content = manifest.read(tmp_path / "models" / "run" / "1")
     assert (content.multi_label, content.labels) == (True, CORNERS)

@@ -14,15 +14,19 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import load_model, open_run
 from pipelines.export import graph
 from pipelines.export.export import export
-from pipelines.export.pretrained import write
+from pipelines.export.pretrained import refresh_images, write
 from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
+from pipelines.verbs import pretrained as maintenance
 from pipelines.verbs.cli import main
 from serving import manifest, repository
 from serving.engine.settings import Settings
+from serving.files import verify
 from serving.http.app import make_app
 from serving.model import open_model
 from serving.reference import SHOWN
+from serving.session import open_session
+from tests.digits import ten_digits
 from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
@@ -107,6 +111,35 @@ def test_shipped_nets_give_the_same_answers_in_onnx_runtime_and_keras(preset):
     x = images * np.float32(opened.manifest.preprocess["scale"]) - np.float32(opened.manifest.preprocess["mean_values"])
     expected = keras.ops.softmax(net(x))
     np.testing.assert_allclose(opened.predict(images)[manifest.PROBABILITIES], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("preset", sorted(pretrained()))
+def test_shipped_nets_convert_image_files_as_todays_code_does(preset, tmp_path):
+    folder = shutil.copytree(pretrained()[preset], tmp_path / "net" / "1")
+    before = open_session(folder / manifest.PICTURE)
+    refresh_images(folder)
+    verify(folder, manifest.read(folder))
+    after = open_session(folder / manifest.PICTURE)
+    for rgba in drawn():
+        for old, new in zip(*(session.run(None, {manifest.RGBA: rgba}) for session in (before, after)), strict=True):
+            np.testing.assert_array_equal(old, new, err_msg="run `python -m pipelines.verbs.pretrained --images`")
+
+
+def drawn():
+    """Images for each branch of the conversions: digits as stored, on paper, side by side, in cells, and noise."""
+    digits = ten_digits()
+    paper = 255 - np.pad(np.kron(digits[3], np.ones((9, 9), np.uint8)), 60)
+    row = 255 - np.pad(np.concatenate(digits[4:7], axis=1), 20)
+    cells = np.kron(digits[8][2:26, 2:26].reshape(8, 3, 8, 3).mean((1, 3)).astype(np.uint8), np.ones((4, 4), np.uint8))
+    noise = np.random.default_rng(0).integers(0, 256, (70, 45), np.uint8)
+    for grey in (*digits[:3], paper, row, cells, noise, np.zeros((40, 90), np.uint8)):
+        yield np.dstack([grey, grey, np.roll(grey, 1), np.full_like(grey, 255)])
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["run", "name", "--images"], ["run", "--images"]])
+def test_a_net_or_the_conversions_are_written(words):
+    with pytest.raises(UserError, match="name a run and a model, or --images alone"):
+        maintenance.main(words)
 
 
 def test_shipped_nets_are_small_and_found_by_name(tmp_path, monkeypatch):

@@ -139,7 +139,7 @@ def test_other_tables_are_evaluated_with_the_same_columns(home, capsys, target):
 def test_exported_files_compute_the_same(home, capsys, target):
     assert main(["evaluate", target]) == 0
     calibrate = ["--calibrate"] if target == "verdict" else []
-    assert main(["export", target, "--gates", *calibrate]) == 0
+    assert main(["export", target, *calibrate]) == 0
     assert f"next: highway predict models/{target}/1 ROWS.csv" in capsys.readouterr().out
     folder = home / "models" / target / "1"
     content = manifest.read(folder)
