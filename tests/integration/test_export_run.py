@@ -266,7 +266,7 @@ def test_a_form_is_added_by_one_row_of_the_table(home, data_dir, capsys, monkeyp
     rows = dict(zip(names, capsys.readouterr().out.splitlines()[2:], strict=False))
     assert [row.split("  ")[1] for row in rows.values()] == names
     assert "not checked" in rows["int8 ONNX model"]
-    assert rows["copy"].endswith("256 of 256 labels")
+    assert "  256 of 256 labels, gates " in rows["copy"]
 
     # Another program may know fewer forms, and a row that computes something else is refused by name.
     monkeypatch.setattr(forms, "FORMS", known)
