@@ -4,14 +4,11 @@ They pass through the devices that train, so that the processes need no connecti
 """
 
 import ipaddress
-import os
 import re
 import socket
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +22,6 @@ HEARTBEAT = 15
 """Seconds without a sign of life after which a process counts as lost."""
 PATIENCE = 3600
 """Seconds to wait for the other processes; whoever started this one ends it earlier."""
-NICENESS = 10
-"""Niceness of the thread that receives: about a tenth of the share of a thread that computes."""
-THREADS = Path("/proc/self/task")
 # What JAX, Gloo and NCCL say when a connection breaks, in errors of several types.
 LOST = re.compile(r"^(UNAVAILABLE|DEADLINE_EXCEEDED):|gloo|nccl|coordination service|heartbeat", re.IGNORECASE)
 
@@ -123,9 +117,7 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
             f"process {hosts.index} cannot use the address {hosts.address} ({_first_line(error)}). {ADDRESSES} must be "
             "host and a free port of process 0."
         ) from error
-    threads = _threads()
     fewest = min(Counter(device.process_index for device in jax.devices()).values())
-    _give_way(_threads() - threads)
     if fewest < devices:
         raise UserError(
             f"--devices {devices} is more than every process has: {fewest}. Start all of them with the same command, "
@@ -141,26 +133,6 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
 def is_lost(error: BaseException) -> bool:
     """Returns whether an error was caused by the loss of another process."""
     return any(isinstance(link, RuntimeError | ValueError) and LOST.search(str(link)) for link in chain(error))
-
-
-def _threads() -> set[Path]:
-    """Returns all threads of this process, those of libraries too; none where the system does not list them."""
-    return {*THREADS.iterdir()} if THREADS.is_dir() else set()
-
-
-def _give_way(threads: set[Path]) -> None:
-    """Lowers the priority of the thread among these that receives messages for Gloo.
-
-    From the arrival of a message until its sum begins, that thread asks for events without a pause (gloo/transport/tcp:
-    a level-triggered epoll). The process that is ahead would take half of a core from the one that is behind.
-
-    Args:
-        threads: those that JAX started with its devices.
-    """
-    for thread in threads:
-        with suppress(OSError):
-            if "poll" in (thread / "wchan").read_text():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), NICENESS)
 
 
 def _refuse_busy_port(address: str) -> None:

@@ -14,6 +14,7 @@ from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
 from pipelines.training import memory, optimizers, schedules
 from pipelines.training.data_parallel import DataParallelModel
+from pipelines.training.divided_dropout import divided
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
 from pipelines.training.steps_per_execution import MultiStepModel, device_count
@@ -189,7 +190,10 @@ def _model(
     else:
         count = 1
     several = count * placement.processes() > 1
-    if stack and not accelerated and not (several and has_state):
+    if several and not accelerated and (parts := divided(net)):
+        # Processes exchange many small arrays far more slowly than one that holds them all.
+        return MultiStepModel(parts.input, parts.output, name=net.name, devices=count)
+    if stack and not accelerated and not several:
         return MultiStepModel(**ends, devices=count)
     return DataParallelModel(**ends, devices=count) if several else keras.Model(**ends)
 

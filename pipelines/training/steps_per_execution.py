@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from pipelines.training.data_parallel import AXIS, DataParallelModel, Program, Replicas
+from pipelines.training.divided_dropout import DividedDropout
 
 # Fewer examples do not keep a core busy.
 FEWEST_EXAMPLES = 32
@@ -29,7 +30,7 @@ class MultiStepModel(DataParallelModel):
     single steps on one device up to rounding, because gradients are averaged over devices first.
 
     As in Keras, the loss must be a mean over the batch and the state of a metric a sum over examples. A model with
-    state of its own, such as the seed of a dropout layer, trains on one device.
+    other state than that of a `DividedDropout` trains on one device.
 
     Args:
         inputs: inputs of the model.
@@ -43,7 +44,8 @@ class MultiStepModel(DataParallelModel):
 
     def __init__(self, inputs: Any, outputs: Any, *, devices: int, **kwargs: Any) -> None:
         super().__init__(inputs, outputs, devices=devices, **kwargs)
-        if self.non_trainable_variables:
+        divided = {id(one) for layer in self.layers if isinstance(layer, DividedDropout) for one in layer.variables}
+        if any(id(variable) not in divided for variable in self.non_trainable_variables):
             self.devices = 1
 
     def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +71,12 @@ class MultiStepModel(DataParallelModel):
         )
         def steps(state: Any, batches: Any) -> Any:
             *state, metrics = state
-            (*state, own), _ = jax.lax.scan(step, (*state, jax.tree.map(jax.numpy.zeros_like, metrics)), batches)
+            state = (*state, jax.tree.map(jax.numpy.zeros_like, metrics))
+            if len(jax.tree.leaves(batches)[0]) == 1:
+                # XLA's convolutions are slow in loops.
+                (*state, own), _ = step(state, jax.tree.map(lambda array: array[0], batches))
+            else:
+                (*state, own), _ = jax.lax.scan(step, state, batches)
             return *state, jax.tree.map(jax.numpy.add, metrics, jax.lax.psum(own, AXIS))
 
         def execution(state: Any, batches: Any) -> tuple[Any, Any]:

@@ -8,6 +8,8 @@ import pytest
 
 import highway_keras
 from pipelines.training.data_parallel import DataParallelModel, Replicas
+from pipelines.training.divided_dropout import divided
+from pipelines.training.steps_per_execution import MultiStepModel
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on JAX alone")
 BATCH, BATCHES = 16, 4
@@ -19,18 +21,28 @@ def convolutions(x):
     return keras.layers.Flatten()(keras.layers.Dropout(0.3)(x))
 
 
+def dropping(x):
+    x = keras.layers.SpatialDropout2D(0.3)(keras.layers.Conv2D(4, 3)(keras.layers.Reshape((6, 6, 1))(x)))
+    x = keras.layers.Dropout(0.3, noise_shape=(None, 1, 4, 4))(x)
+    return keras.layers.Dropout(0.3)(keras.layers.Flatten()(highway_keras.ConvHighway(3)(x)))
+
+
 def stack(x):
     x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.01))(x)
     return keras.layers.Dropout(0.3)(highway_keras.HighwayStack(3, activation="tanh")(x))
 
 
 @cache
-def fitted(features, devices, steps_per_execution=1):
+def fitted(features, devices, steps_per_execution=1, by_parts=True):
     """Returns a trained model, its logs, and its scores on examples that two devices do not divide."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((36,))
-    outputs = keras.layers.Dense(4)(features(inputs))
-    model = DataParallelModel(inputs, outputs, devices=devices) if devices else keras.Model(inputs, outputs)
+    model = keras.Model(inputs, keras.layers.Dense(4)(features(inputs)))
+    parts = divided(model) if by_parts else None
+    if devices and parts:
+        model = MultiStepModel(parts.input, parts.output, devices=devices)
+    elif devices:
+        model = DataParallelModel(model.input, model.output, devices=devices)
     model.compile(
         keras.optimizers.SGD(0.05, momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -58,10 +70,13 @@ def teardown_module():
     fitted.cache_clear()
 
 
-@pytest.mark.parametrize(("features", "steps"), [(convolutions, 1), (stack, 1), (stack, 3)])
-def test_the_numbers_are_those_of_one_device(features, steps):
+@pytest.mark.parametrize(
+    ("features", "steps", "by_parts"),
+    [(convolutions, 1, True), (dropping, 1, True), (dropping, 2, True), (stack, 1, False), (stack, 3, True)],
+)
+def test_the_numbers_are_those_of_one_device(features, steps, by_parts):
     one, history = fitted(features, None)
-    two, others = fitted(features, 2, steps)
+    two, others = fitted(features, 2, steps, by_parts)
     assert history.keys() == others.keys() == {"loss", "accuracy", "val_loss", "val_accuracy"}
     for name, values in history.items():
         np.testing.assert_allclose(others[name], values, rtol=1e-4, err_msg=name)
@@ -85,3 +100,22 @@ def test_arrays_are_divided_and_copied():
     (copied,) = replicas.copied([rows])
     assert copied.sharding.device_set == set(replicas.local)
     assert replicas.own(copied) is copied
+
+
+def test_nets_with_other_state_are_not_divided():
+    inputs = keras.Input((36,))
+    dense = keras.layers.Dense(4)
+    net = keras.Model(inputs, keras.layers.Dropout(0.5)(dense(inputs)))
+    assert divided(net)
+    dense.trainable = False
+    assert divided(net) is None
+    nested = keras.Sequential([inputs, keras.Sequential([keras.Input((36,)), keras.layers.Dropout(0.5)])])
+    assert divided(nested) is None
+
+
+def test_divided_dropout_does_nothing_outside_training():
+    inputs = keras.Input((36,))
+    net = divided(keras.Model(inputs, keras.layers.Dropout(0.5)(inputs)))
+    x = np.ones((3, 36), np.float32)
+    np.testing.assert_array_equal(net(x), x)
+    np.testing.assert_array_equal(net.predict(x, verbose=0), x)
