@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import stat
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from serving import manifest
@@ -98,6 +100,11 @@ def find(path: Path) -> Path:
         known = [folder.name for folder in models(pretrained())]
         if str(path) in known:
             return find(pretrained() / path)
+        choices = {name: Path(name) for name in known if path.parent == Path()}
+        with suppress(OSError):
+            choices |= {model.name: model for model in models(path.parent)}
+        if close := get_close_matches(path.name, choices, n=1, cutoff=0.5):
+            raise ModelError(f"there is no model {path}. Did you mean {choices[close[0]]}?")
         raise ModelError(
             f"there is no model {path}. Make one with `highway export`, check the path, or name a net of the package: "
             f"{', '.join(known)}."

@@ -31,7 +31,7 @@ from pydantic import Field
 
 from pipelines.core import user_code
 from pipelines.core.config import Config
-from pipelines.core.errors import UserError
+from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import file_lock, flush, write_text, writing
 from pipelines.core.frozen import Frozen, read
 from pipelines.core.url import Url
@@ -260,6 +260,8 @@ def open_run(path: Path) -> Run:
         labels = open_run(Path("runs/mnist_conv_32")).record.data.labels
     """
     if not path.is_dir():
+        if close := nearest(path.name, (one.parent.name for one in path.parent.glob("*/run.json"))):
+            raise UserError(f"there is no run directory {path}. Did you mean {path.with_name(close)}?")
         raise UserError(f"there is no run directory {path}. Check the path, or create one with `highway train`.")
     if not (path / "config.json").is_file() or not (path / "run.json").is_file():
         raise UserError(f"{path} is not a run directory of `highway train`: config.json or run.json is missing.")

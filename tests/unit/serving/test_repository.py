@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,15 @@ def test_a_file_with_a_number_is_not_a_version(version):
 def test_missing_path(tmp_path):
     with pytest.raises(ModelError, match="there is no model"):
         find(tmp_path / "nothing")
+
+
+def test_a_similar_name_is_suggested(version, monkeypatch):
+    model = version.parent
+    with pytest.raises(ModelError, match=rf"Did you mean {model}\?"):
+        find(model.with_name(f"{model.name}s"))
+    monkeypatch.chdir(version)
+    with pytest.raises(ModelError, match=r"Did you mean mnist\?"):
+        find(Path("mnits"))
 
 
 def test_a_folder_of_something_else(tmp_path):

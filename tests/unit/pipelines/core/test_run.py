@@ -83,6 +83,8 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 def test_folders_that_are_not_runs_are_distinguished(tmp_path, made):
     with pytest.raises(UserError, match="there is no run directory"):
         run.open_run(tmp_path / "none")
+    with pytest.raises(UserError, match=f"Did you mean {made.path}\\?"):
+        run.open_run(made.path.with_name(made.path.name[:-1]))
     with pytest.raises(UserError, match="is not a run directory"):
         run.open_run(tmp_path)
 
