@@ -174,23 +174,26 @@ def _model(
     """Returns the model that trains a net: on JAX, one for its number of devices."""
     ends = {"inputs": net.input, "outputs": net.output, "name": net.name}
     has_state = bool(net.non_trainable_variables)
+    # A net of the user's own may combine the examples of a batch; XLA divides it correctly.
+    own = user_code.is_function(config.model.preset)
     if keras.backend.backend() != "jax":
         model = keras.Model(**ends)
-        if has_state and placement.used(model) > 1:
+        if (has_state or own) and placement.used(model) > 1:
             # Each replica would normalize by its part of a batch, and drop the same units as the others.
             raise UserError(
                 f"on TensorFlow, {config.recipe} trains on one device only: on several, its batch normalization, "
-                "dropout or frozen layers would give other results. Set KERAS_BACKEND=jax, or leave out --devices."
+                "dropout, frozen layers or layers of your own would give other results. Set KERAS_BACKEND=jax, or "
+                "leave out --devices."
             )
         return model
     if devices is not None:
         count = placement.fitting(config.batch_size, devices)
-    elif stack and not accelerated and not has_state and placement.processes() == 1:
+    elif stack and not accelerated and not has_state and not own and placement.processes() == 1:
         count = device_count(config.batch_size, placement.available(), stack.depth)
     else:
         count = 1
     several = count * placement.processes() > 1
-    if several and not accelerated and (parts := divided(net)):
+    if several and not accelerated and not own and (parts := divided(net)):
         # Processes exchange many small arrays far more slowly than one that holds them all.
         return MultiStepModel(parts.input, parts.output, name=net.name, devices=count)
     if stack and not accelerated and not several:

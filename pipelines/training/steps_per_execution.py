@@ -1,4 +1,4 @@
-"""Several JAX training steps per execution: one program on all cores of a CPU.
+"""Several JAX training steps per execution, or one that is divided: one program on all cores of a CPU.
 
 Imports Keras and NumPy only, because the benchmarks run it in an environment without pydantic and TensorFlow.
 """
@@ -26,8 +26,9 @@ class MultiStepModel(DataParallelModel):
     """A functional model whose `fit` runs `steps_per_execution` steps in one compiled loop. JAX only.
 
     Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
-    batch may be divided among devices, one per core (`pipelines.core.frameworks`). Results equal those of
-    single steps on one device up to rounding, because gradients are averaged over devices first.
+    batch may be divided among devices: one per core (`pipelines.core.frameworks`), or those of several processes.
+    Results equal those of single steps on one device up to rounding, because gradients are averaged over devices first,
+    as one array: processes on CPUs exchange arrays one after the other, each for milliseconds.
 
     As in Keras, the loss must be a mean over the batch and the state of a metric a sum over examples. A model with
     other state than that of a `DividedDropout` trains on one device.
