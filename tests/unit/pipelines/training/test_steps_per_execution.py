@@ -7,6 +7,7 @@ import pytest
 import highway_keras
 from pipelines.core.config import ModelConfig
 from pipelines.training import net
+from pipelines.training.data_parallel import DataParallelModel
 from pipelines.training.steps_per_execution import FEWEST_LAYERS, MultiStepModel, device_count
 from tests.toy_data import ToyData, toy_config
 
@@ -34,6 +35,24 @@ def test_a_resumed_run_has_the_devices_of_its_record():
         return net.compiled(built, config, "float32", 10, False, **options).devices
 
     assert (compiled(), compiled(devices=2), compiled(devices=1), compiled(devices=64)) == (1, 2, 1, 2)
+
+
+@on_jax
+def test_a_net_of_ones_own_is_divided_by_xla():
+    data = ToyData().describe("toy")
+    config = toy_config(batch_size=BATCH, model=ModelConfig(preset="mnist_dense_50", depth=20, width=8))
+    own = config.model_copy(update={"model": ModelConfig(preset="mynets:deep")})
+
+    built = net.build(config, data, "float32")
+
+    def compiled(config, **options):
+        return net.compiled(built, config, "float32", 10, False, **options)
+
+    divided = compiled(config)
+    assert (type(divided), divided.devices) == (MultiStepModel, 2)
+    undivided = compiled(own)
+    assert (type(undivided), undivided.devices) == (MultiStepModel, 1)
+    assert type(compiled(own, devices=2)) is DataParallelModel
 
 
 def fitted(multi_step, steps_per_execution=1, epochs=3, batches=6, dropout=0.0):
