@@ -154,7 +154,8 @@ def test_rows_measured_before_an_interruption_are_written_and_failures_set_the_s
 
 def test_contestants_import_only_packages_of_the_peer_environment():
     # Neither pydantic nor TensorFlow, which `import keras` would import too.
-    ours = {f"pipelines.training.{name}" for name in ("data_parallel", "initialization", "steps_per_execution")}
+    names = ("data_parallel", "divided_dropout", "initialization", "steps_per_execution")
+    ours = {f"pipelines.training.{name}" for name in names}
     for module in ours:
         assert imports(module) <= {"jax", "keras", "numpy", *sys.stdlib_module_names, *ours}
 
