@@ -94,9 +94,13 @@ class ClusterExecutor:
 
     def cancel(self) -> None:
         """Ends the tasks that are running or waiting; they have no outcome."""
-        for reference in self._running:
-            self._ray.cancel(reference, force=True)
+        references = [*self._running]
         self._running.clear()
+        if references:
+            # The reply of a task that has ended may still be on its way, and Ray fails if it is ended once more.
+            _, left = self._ray.wait(references, num_returns=len(references), timeout=0)
+            for reference in left:
+                self._ray.cancel(reference, force=True)
 
     def capacity(self) -> int:
         """See `Executor`."""

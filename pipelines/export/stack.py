@@ -65,9 +65,13 @@ class InferenceStack(HighwayStack):
         return x, tf.reduce_mean(tf.stack(gates, axis=1), axis=-1) if recorded else None
 
     def _loop(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:
+        width = x.shape[-1]
+        # A product, because ONNX Runtime cannot take the mean of an empty batch in a loop.
+        average = tf.fill((width, 1), 1.0 / width)
+
         def step(number: Any, x: Any, *means: Any) -> tuple[Any, ...]:
             x, gate = self._layer(x, shape, [tf.gather(array, number) for array in weights])
-            return number + 1, x, *(array.write(number, tf.reduce_mean(gate, axis=-1)) for array in means)
+            return number + 1, x, *(array.write(number, tf.matmul(gate, average)[:, 0]) for array in means)
 
         means = (tf.TensorArray(tf.float32, self.depth, element_shape=(None,)),) if recorded else ()
         _, x, *means = tf.while_loop(

@@ -80,8 +80,8 @@ def test_a_net_of_a_thousand_layers_predicts_in_a_fresh_process(tmp_path, deep, 
 
 def test_the_size_of_the_graphs_does_not_grow_with_depth(deep):
     _, version = deep
-    # About a dozen nodes are outside of the loop: preprocessing, first and last layer, class and label.
-    assert len(onnx.load(version / "model.onnx").graph.node) < 20
+    # About twenty nodes are outside of the loop: preprocessing, first and last layer, class, label and mean gates.
+    assert len(onnx.load(version / "model.onnx").graph.node) < 25
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     others = weights - 4 * read(version).model.parameters, (version / "saved_model.pb").stat().st_size
     # Most of it decodes and converts image files, for any net.
@@ -96,7 +96,8 @@ def test_the_manifest_and_predictions_of_a_deep_version_are_right(tmp_path, deep
     expected = probabilities(model, digits)
     served = open_model(version)
     np.testing.assert_allclose(served.predict(digits)["probabilities"], expected, atol=1e-4)
-    assert served.predict(digits[:0])["probabilities"].shape == (0, 10)
+    empty = served.predict(digits[:0])
+    assert (empty["probabilities"].shape, empty["gate_means"].shape) == ((0, 10), (0, DEPTH - 1))
     Image.fromarray(digits[0, ..., 0]).save(tmp_path / "digit.png")
     assert main(["predict", str(version), str(tmp_path / "digit.png"), "--format", "json"]) == 0
     first = json.loads(capsys.readouterr().out)["top"][0]
