@@ -23,6 +23,7 @@ class FakeRay:
         )
         self.machines = nodes
         self.losses = losses
+        self.ends = True
         self.events = []
         self.reports = []
 
@@ -47,7 +48,8 @@ class FakeRay:
     def wait(self, references, num_returns=1, timeout=0):
         if timeout == cluster_executor.SAVING:
             self.events.append(f"wait for {num_returns}")
-        return references[:num_returns], references[num_returns:]
+        count = num_returns if self.ends else 0
+        return references[:count], references[count:]
 
     def get(self, reference):
         if self.losses:
@@ -233,22 +235,27 @@ def test_the_end_cancels_what_runs(opened):
     with executor:
         executor.submit("a", 1, double)
         executor.submit("b", 1, double)
+        ray.ends = False
     assert ray.events == ["kill", "kill", "shutdown"]
 
 
-def test_tasks_may_save_when_a_signal_comes(opened):
+@pytest.mark.parametrize(("ends", "kills"), [(True, []), (False, ["kill", "kill"])])
+def test_tasks_may_save_when_a_signal_comes(opened, ends, kills):
     ray, executor = opened()
+    ray.ends = ends
     with pytest.raises(StoppedError):
         stopped(executor, "ab")
-    assert ray.events == ["interrupt", "interrupt", "wait for 2", "kill", "kill", "shutdown"]
+    assert ray.events == ["interrupt", "interrupt", "wait for 2", *kills, "shutdown"]
     assert ray.reports == ["SIGTERM: tasks that run save and end; a second signal ends them at once"]
 
 
 def test_a_second_signal_ends_tasks_at_once(opened, monkeypatch):
     ray, executor = opened()
 
-    def again(*_, **__):
-        raise SystemError("wrapped by Ray") from StoppedError("again", signal.SIGINT)
+    def again(references, num_returns, timeout):
+        if timeout:
+            raise SystemError("wrapped by Ray") from StoppedError("again", signal.SIGINT)
+        return [], references
 
     monkeypatch.setattr(ray, "wait", again)
     with pytest.raises(StoppedError, match="again"):
