@@ -55,7 +55,12 @@ def divided(net: keras.Model) -> keras.Model | None:
     def replaced(layer: keras.layers.Layer) -> keras.layers.Layer:
         return DividedDropout(layer) if isinstance(layer, keras.layers.Dropout) else layer
 
-    seeds = {id(one) for layer in net.layers if isinstance(layer, keras.layers.Dropout) for one in layer.variables}
-    if any(id(variable) not in seeds for variable in net.non_trainable_variables):
+    if has_other_state(net, keras.layers.Dropout):
         return None
-    return keras.models.clone_model(net, clone_function=replaced) if seeds else net
+    return keras.models.clone_model(net, clone_function=replaced) if net.non_trainable_variables else net
+
+
+def has_other_state(net: keras.Model, kind: type[keras.layers.Layer]) -> bool:
+    """Returns whether a net has state besides that of its layers of a kind; nested layers do not count as such."""
+    known = {id(variable) for layer in net.layers if isinstance(layer, kind) for variable in layer.variables}
+    return any(id(variable) not in known for variable in net.non_trainable_variables)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from pipelines.training.data_parallel import AXIS, DataParallelModel, Program, Replicas
-from pipelines.training.divided_dropout import DividedDropout
+from pipelines.training.divided_dropout import DividedDropout, has_other_state
 
 # Fewer examples do not keep a core busy.
 FEWEST_EXAMPLES = 32
@@ -45,8 +45,7 @@ class MultiStepModel(DataParallelModel):
 
     def __init__(self, inputs: Any, outputs: Any, *, devices: int, **kwargs: Any) -> None:
         super().__init__(inputs, outputs, devices=devices, **kwargs)
-        divided = {id(one) for layer in self.layers if isinstance(layer, DividedDropout) for one in layer.variables}
-        if any(id(variable) not in divided for variable in self.non_trainable_variables):
+        if has_other_state(self, DividedDropout):
             self.devices = 1
 
     def compute_loss_and_updates(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
