@@ -1,9 +1,8 @@
 """A model repository in a bucket, and the folder that it is copied to, which is served like any other repository.
 
-In a bucket, a version is a prefix `<model>/<integer>/` with a manifest, which is uploaded last: without it, there is no
-version yet. A version is downloaded into a hidden folder, checked against its manifest, and renamed, so the copy holds
-complete versions only: of each model those that its release names or, if it names none, the `KEPT` newest, so that a
-new endpoint does not download a whole history.
+A version is downloaded into a hidden folder, checked against its manifest (`serving.stored_version`), and renamed, so
+the copy holds complete versions only: of each model those that its release names or, if it names none, the `KEPT`
+newest, so that a new endpoint does not download a whole history.
 
 fsspec, which finds a package for each kind of URL, is imported where it is used: only URLs need it.
 """
@@ -13,7 +12,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +19,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from serving import checks, files, manifest, release, repository, signature
+from serving import checks, manifest, release, repository, signature
 from serving.errors import ModelError, ServingError, UnavailableError
+from serving.stored_version import Prefix, description, download, models, versions
 
 # Versions of a model that are copied if its release names none: the newest, and one to fall back on.
 KEPT = 2
-# Files that are downloaded at the same time, and bytes of each that are in memory; fsspec's own downloads hold hundreds
-# of megabytes of a large object.
-STREAMS, PIECE = 8, 2**23
 # Files of the copy: what was found at the last check; held during a check; and the start of names of downloads.
 REPORT, _BUSY, _ASIDE = ".report.json", ".busy", ".incoming-"
 # What reads the kinds of URL that the program has extras for.
@@ -115,9 +111,9 @@ def check(url: str) -> str:
         return f"{error}."
     if manifest.NAME in objects:
         raise BucketError(f"{url} is one version of a model. Name the folder of all models, two levels up.")
-    if _versions(objects):
+    if versions(objects):
         raise BucketError(f"{url} is one model. Name the folder of all models, one level up.")
-    return "" if _models(objects) else f"{url} has no models yet: no MODEL/VERSION/{manifest.NAME}."
+    return "" if models(objects) else f"{url} has no models yet: no MODEL/VERSION/{manifest.NAME}."
 
 
 def synchronize(url: str, folder: Path, before: Report) -> Report:
@@ -142,7 +138,7 @@ def synchronize(url: str, folder: Path, before: Report) -> Report:
             system, objects = _listing(url)
         except ServingError as error:
             return before.model_copy(update={"complete": True, "problem": str(error).rstrip(".")})
-        found, copied = _models(objects), {model.name for model in repository.models(folder)}
+        found, copied = models(objects), {model.name for model in repository.models(folder)}
         if copied and not found:
             # As for a folder: whoever wants nothing served stops the endpoint.
             problem = f"{url} has no models any more"
@@ -180,10 +176,10 @@ class _Copy:
 
     def follow(self, name: str, objects: Objects) -> None:
         """Makes the copy of a model that of its objects."""
-        model, there = self.folder / name, _versions(objects)
+        model, there = self.folder / name, versions(objects)
         described = {path: entry for path, entry in objects.items() if path == release.NAME}
         key, stamp = f"{name}/{release.NAME}", _stamp(described)
-        content = self._release(key, stamp, described)
+        content = self._release(name, stamp, described)
         pinned, readable = _pinned(content)
         copied: set[int] = set()
         for number in sorted(there if pinned is None else pinned, reverse=True):
@@ -227,58 +223,37 @@ class _Copy:
 
     def _download(self, key: str, target: Path, objects: Objects) -> str:
         """Copies a version, unless it has been; returns why it is refused, if it is."""
+        version = self._prefix(key, objects)
+        described = description(version)
+        if all(described.get(name) == _content(target / name) for name in (manifest.NAME, signature.NAME)):
+            return ""
         with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.folder) as aside:
-            version = Path(aside) / key
-            version.mkdir(parents=True)
-            described = ((manifest.NAME, signature.MANIFEST), (signature.NAME, signature.SIZE))
-            for name, limit in described:
-                if name in objects:
-                    (version / name).write_bytes(self._read(objects[name], limit))
-            if all(_content(version / name) == _content(target / name) for name, _ in described):
-                return ""
+            folder = Path(aside) / key
+            folder.mkdir(parents=True)
             try:
-                content = manifest.read(version)
-                checks.place(version, content)
-                for name, record in content.files.items():
-                    size = objects[name]["size"] if name in objects else None
-                    if size != record.size:
-                        return (
-                            f"{self.url}/{key}/{name} {'is missing' if size is None else f'has {size} bytes'}, and the "
-                            f"manifest says {record.size} bytes: the version has not been uploaded completely. Upload "
-                            "it again, and its manifest last."
-                        )
-                with ThreadPoolExecutor(STREAMS) as pool:
-                    list(pool.map(lambda name: self._get(objects[name], version / name), content.files))
-                files.verify(version, content)
+                download(version, described, folder, checks.place)
             except ModelError as error:
-                return str(error).replace(str(version), f"{self.url}/{key}")
+                return str(error)
             target.parent.mkdir(exist_ok=True)
             if target.exists():
                 target.rename(Path(aside) / "old")
-            version.rename(target)
+            folder.rename(target)
         return ""
 
-    def _release(self, key: str, stamp: str, objects: Objects) -> bytes | None:
+    def _release(self, name: str, stamp: str, objects: Objects) -> bytes | None:
         """Returns the content of the release of a model, if it has one."""
         if not objects:
             return None
+        key = f"{name}/{release.NAME}"
         content = _content(self.folder / key) if self.before.seen.get(key) == stamp else None
-        return self._read(objects[release.NAME], release.LARGEST) if content is None else content
+        return self._prefix(name, objects).read(release.NAME, release.LARGEST) if content is None else content
 
-    def _read(self, entry: Mapping[str, Any], limit: int) -> bytes:
-        """Reads a small object; one byte more than the limit, if it is larger, so that it is refused as in a folder."""
-        size = min(entry["size"], limit + 1)
-        # A range of an empty object is an error.
-        return self.system.cat_file(entry["name"], start=0, end=size) if size else b""
-
-    def _get(self, entry: Mapping[str, Any], path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            for start in range(0, entry["size"], PIECE):
-                file.write(self.system.cat_file(entry["name"], start=start, end=min(start + PIECE, entry["size"])))
-            file.flush()
-            # Or a power failure could leave a version that looks complete.
-            os.fsync(file.fileno())
+    def _prefix(self, key: str, objects: Objects) -> Prefix:
+        return Prefix(
+            f"{self.url}/{key}",
+            {name: entry["size"] for name, entry in objects.items()},
+            lambda name, start, end: self.system.cat_file(objects[name]["name"], start=start, end=end),
+        )
 
     def _remove(self, version: Path) -> None:
         # At once for those who list versions.
@@ -320,26 +295,6 @@ def _explained(url: str, error: Exception) -> ServingError:
             "in environment variables, in their files, or by the role of the machine."
         )
     return UnavailableError(f"{url} cannot be reached ({kind}: {error})")
-
-
-def _models(objects: Objects) -> dict[str, Objects]:
-    """Returns the objects of each model that has a version, by path below the model."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for path, entry in objects.items():
-        name, _, below = path.partition("/")
-        if repository.is_model_name(name):
-            found.setdefault(name, {})[below] = entry
-    return {name: below for name, below in found.items() if _versions(below)}
-
-
-def _versions(objects: Objects) -> dict[int, Objects]:
-    """Returns the objects of each version of a model, by path below the version; only those with a manifest."""
-    found: dict[int, dict[str, Mapping[str, Any]]] = {}
-    for path, entry in objects.items():
-        number, _, below = path.partition("/")
-        if repository.is_version(number):
-            found.setdefault(int(number), {})[below] = entry
-    return {number: below for number, below in found.items() if manifest.NAME in below}
 
 
 def _pinned(content: bytes | None) -> tuple[Collection[int] | None, bool]:

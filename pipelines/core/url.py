@@ -79,15 +79,19 @@ class Url:
         """Returns the object, or all objects below, in the order of a walk that sorts every folder by name."""
         if self.is_file():
             return [Stored(self, self.size())]
+        sizes = self.below()
+        return [Stored(self / name, sizes[name]) for name in sorted(sizes, key=lambda name: name.split("/"))]
+
+    def below(self) -> dict[str, int]:
+        """Returns the size of each object below this URL, by its path from here."""
         with _reported(self):
             try:
                 found = self._store.find(self._path, detail=True)
             except FileNotFoundError:
-                return []
+                return {}
         start = len(self._path) + 1
         # Some programs write an empty object for a folder.
-        sizes = {path[start:]: info["size"] for path, info in found.items() if info["type"] == "file"}
-        return [Stored(self / name, sizes[name]) for name in sorted(sizes, key=lambda name: name.split("/")) if name]
+        return {path[start:]: info["size"] for path, info in found.items() if info["type"] == "file" and path[start:]}
 
     def size(self) -> int:
         """Returns the size of the object in bytes."""
@@ -104,6 +108,11 @@ class Url:
         """Returns the content of a small object."""
         with _reported(self):
             return bytes(self._store.cat_file(self._path))
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """Returns the bytes of the object from one position up to another."""
+        with _reported(self):
+            return bytes(self._store.cat_file(self._path, start=start, end=end))
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Returns the content of a small object as text."""

@@ -16,6 +16,7 @@ from pipelines.core.mirror import renamed
 from pipelines.core.url import Location, Url
 from pipelines.export.version import ASIDE
 from serving import manifest
+from serving.stored_version import versions
 
 NUMBER = re.compile(rf"(?:{re.escape(ASIDE)})?([0-9]+)(?:/|$)")
 """Start of the path of a version, complete or not, or of the claim of one; relative to the model's folder."""
@@ -64,7 +65,7 @@ def exported_to(model: Location | None) -> Iterator[Destination]:
 def _claim(model: Url) -> int:
     """Claims the next number: one more than the largest of a version, complete or not, or of a claim."""
     while True:
-        names = (NUMBER.match(name) for name in _names(model))
+        names = (NUMBER.match(name) for name in model.below())
         number = max((int(name[1]) for name in names if name), default=0) + 1
         claim = model / f"{ASIDE}{number}"
         try:
@@ -80,14 +81,14 @@ def _claim(model: Url) -> int:
 def _show(model: Url, number: int, local: Path) -> None:
     """Makes a local folder look like the model's, so that the next version in it has the claimed number."""
     local.mkdir()
-    manifests = [Path(name) for name in _names(model) if Path(name).name == manifest.NAME]
-    for path in manifests:
-        (local / path).parent.mkdir(parents=True, exist_ok=True)
-    if (model / manifest.NAME).exists():
+    names = model.below()
+    for path in map(Path, names):
+        if path.name == manifest.NAME:
+            (local / path).parent.mkdir(parents=True, exist_ok=True)
+    if manifest.NAME in names:
         (local / manifest.NAME).touch()
-    versions = [int(path.parent.name) for path in manifests if len(path.parts) == 2 and path.parent.name.isdecimal()]
-    if versions:
-        newest = f"{max(versions)}/{manifest.NAME}"
+    if found := versions(names):
+        newest = f"{max(found)}/{manifest.NAME}"
         (local / newest).write_bytes((model / newest).read_bytes())
     (local / f"{ASIDE}{number - 1}").mkdir()
 
@@ -103,8 +104,3 @@ def _publish(version: Path, url: Url) -> None:
         raise UserError(
             f"{url} was created meanwhile by another program and left as it is. Run the command again."
         ) from error
-
-
-def _names(model: Url) -> list[str]:
-    """Returns the paths of all objects of a model, relative to its folder."""
-    return [one.url.text.removeprefix(f"{model}/") for one in model.files()]

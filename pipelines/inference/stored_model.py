@@ -3,13 +3,15 @@
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import user_cache, writing
-from pipelines.core.url import Location, Url, fetch
-from serving import files, manifest, signature
+from pipelines.core.url import Location, Url
+from serving import manifest
 from serving.errors import ServingError
+from serving.stored_version import Prefix, description, download, versions
 
 
 def local(model: Location) -> Path:
@@ -27,40 +29,47 @@ def local(model: Location) -> Path:
     if isinstance(model, Path):
         return model
     version = _newest(model)
-    digest = hashlib.sha256((version / manifest.NAME).read_bytes()).hexdigest()
+    described = description(version)
+    digest = hashlib.sha256(described[manifest.NAME]).hexdigest()
     # The path has the names of the model and of the version, as those in a repository.
-    folder = user_cache() / "models" / digest[:32] / version.parent.name / version.name
+    name, number = version.url.split("/")[-2:]
+    folder = user_cache() / "models" / digest[:32] / name / number
     if not folder.exists():
-        _download(version, folder)
+        _download(version, described, folder)
     return folder
 
 
-def _newest(model: Url) -> Url:
-    """Returns a version, or the newest version of a model; a version is one once it has its manifest."""
-    if (model / manifest.NAME).is_file():
-        return model
-    folders = [one.url.parent for one in model.files() if one.url.name == manifest.NAME]
-    versions = [one for one in folders if one.parent == model and one.name.isdecimal()]
-    if not versions:
+def _newest(model: Url) -> Prefix:
+    """Returns a version, or the newest version of a model."""
+    sizes = model.below()
+    if manifest.NAME in sizes:
+        return _prefix(model, sizes)
+    found = versions(sizes)
+    if not found:
         raise UserError(
             f"{model} is no model: expected a version folder with {manifest.NAME}, or a folder of versions (1, 2, "
             "...). Check the URL, or make one with `highway export RUN --to URL`."
         )
-    return max(versions, key=lambda one: int(one.name))
+    newest = max(found)
+    return _prefix(model / str(newest), found[newest])
 
 
-def _download(version: Url, folder: Path) -> None:
+def _prefix(version: Url, sizes: Mapping[str, int]) -> Prefix:
+    def read_range(name: str, start: int, end: int) -> bytes:
+        try:
+            return (version / name).read_range(start, end)
+        except FileNotFoundError as error:
+            raise UserError(f"{version / name} has just been removed. Run the command again.") from error
+
+    return Prefix(str(version), sizes, read_range)
+
+
+def _download(version: Prefix, described: Mapping[str, bytes], folder: Path) -> None:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
-        fetch([(version / manifest.NAME, aside / manifest.NAME)])
-        content = manifest.read(aside)
-        names = [*content.files]
-        if (version / signature.NAME).exists():
-            names.append(signature.NAME)
-        fetch([(version / name, aside / name) for name in names])
-        files.verify(aside, content)
+        download(version, described, aside)
         # A rename replaces only an empty folder: another process may have been faster.
         try:
             aside.rename(folder)
@@ -68,6 +77,6 @@ def _download(version: Url, folder: Path) -> None:
             if not folder.exists():
                 raise
     except ServingError as error:
-        raise UserError(f"{version}: {error}".replace(str(aside), str(version))) from error
+        raise UserError(str(error)) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving import bucket, files, manifest, release, signature
+from serving import bucket, files, manifest, release, signature, stored_version
 from serving.errors import ModelError
 
 from .bucket_versions import MemoryBucket, files_of, make_version
@@ -62,7 +62,7 @@ def test_what_has_not_changed_is_not_read_again(remote, content, reads):
 
 
 def test_a_large_file_is_read_in_pieces(remote, content, reads, monkeypatch):
-    monkeypatch.setattr(bucket, "PIECE", 10)
+    monkeypatch.setattr(stored_version, "PIECE", 10)
     made = make_version(content, 1)
     remote.upload(made, "tiny/1")
     remote.check()

@@ -27,6 +27,7 @@ from serving.errors import UnavailableError
 from serving.http.app import make_app
 from serving.http.connections import protocol
 from serving.model import open_model
+from serving.stored_version import Prefix
 from tests import table_model, tiny_model
 
 ROOT = Path(__file__).parents[3]
@@ -103,6 +104,12 @@ def made(home, address):
     }
 
 
+def stored(version):
+    """Returns a version as that of a bucket."""
+    sizes = {path.relative_to(version).as_posix(): path.stat().st_size for path in version.rglob("*")}
+    return Prefix("s3://bucket/demo/1", sizes, lambda name, start, end: (version / name).read_bytes()[start:end])
+
+
 @pytest.mark.parametrize(("module", "code"), [*docstrings(), *blocks()])
 def test_examples(module, code, home, made, monkeypatch):
     address = made["address"]
@@ -116,6 +123,7 @@ def test_examples(module, code, home, made, monkeypatch):
         "images": IMAGES,
         "folder": folder,
         "path": folder / manifest.ONNX,
+        "version": stored(folder),
         "manifest": manifest.read(folder) if module.startswith("serving.protocols") else manifest,
         "content": manifest.read(Path("models/houses/1")),
         "session": None,

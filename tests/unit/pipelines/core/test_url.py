@@ -51,8 +51,9 @@ def test_objects_are_listed_in_the_order_of_files(bucket):
     # A flat listing of objects would have a-b.png first.
     assert [str(one.url).removeprefix(f"{bucket}/") for one in listed] == ["x/a/b.png", "x/a-b.png", "x/a.png"]
     assert [one.size for one in listed] == [3, 3, 3]
+    assert (bucket / "x").below() == {"a.png": 3, "a-b.png": 3, "a/b.png": 3}
     assert [one.url for one in (bucket / "xy.png").files()] == [bucket / "xy.png"]
-    assert (bucket / "nothing").files() == []
+    assert ((bucket / "nothing").files(), (bucket / "nothing").below()) == ([], {})
 
 
 def test_objects_are_written_read_copied_and_removed(bucket, tmp_path):
@@ -67,6 +68,7 @@ def test_objects_are_written_read_copied_and_removed(bucket, tmp_path):
     assert (tmp_path / "new" / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"content"
     with place.open() as file:
         assert (file.read(3), file.seek(1), file.read()) == (b"con", 1, b"ontent")
+    assert place.read_range(1, 4) == b"ont"
     place.unlink()
     place.unlink()
     assert not place.exists()

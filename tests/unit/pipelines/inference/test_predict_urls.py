@@ -170,13 +170,31 @@ def test_a_model_is_downloaded_once(bucket, tmp_path, monkeypatch):
 
 def test_a_damaged_model_is_refused_and_not_kept(bucket, tmp_path):
     place = bucket / "models" / "tiny"
-    (place / "1" / manifest.ONNX).write_bytes(b"half")
-    for _ in range(2):
-        with pytest.raises(UserError, match=rf"{place}/1/{manifest.ONNX} is damaged"):
+    graph = place / "1" / manifest.ONNX
+    size = graph.size()
+    for content, reason in (
+        (bytes(size), "is damaged: its SHA-256 is"),
+        (b"half", f"has 4 bytes, and the manifest says {size} bytes: the version has not been uploaded completely"),
+    ):
+        graph.write_bytes(content)
+        with pytest.raises(UserError, match=f"^{graph} {reason}"):
             stored_model.local(place)
     assert not [*(tmp_path / "cache").rglob("*.onnx")]
     with pytest.raises(UserError, match=f"{bucket}/images is no model"):
         stored_model.local(bucket / "images")
+
+
+def test_a_model_that_is_removed_while_it_is_read_is_named(bucket, monkeypatch):
+    place, below = bucket / "models" / "tiny", Url.below
+
+    def listed(url):
+        found = below(url)
+        (place / "1" / manifest.ONNX).unlink()
+        return found
+
+    monkeypatch.setattr(Url, "below", listed)
+    with pytest.raises(UserError, match=f"{place}/1/{manifest.ONNX} has just been removed. Run the command again"):
+        stored_model.local(place)
 
 
 def test_a_table_and_its_result_may_be_in_a_bucket(tmp_path, capsys):
