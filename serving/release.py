@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from serving import regular_files
+from serving import regular_files, repository
 from serving.errors import ModelError
 
 NAME = "release.json"
@@ -54,11 +54,49 @@ def read(model: Path) -> Release:
     """
     path = model / NAME
     try:
-        return Release.model_validate_json(regular_files.read(path, LARGEST))
+        content = regular_files.read(path, LARGEST)
     except FileNotFoundError:
         return Release()
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    return parse(content, str(path))
+
+
+def read_all(root: Path) -> dict[str, Release]:
+    """Reads the releases of all models of a repository.
+
+    Args:
+        root: the repository.
+
+    Returns:
+        The release of each model, by its name.
+
+    Raises:
+        ModelError: a release file is damaged.
+
+    Example:
+        read_all(Path("models"))["demo"].labels
+    """
+    return {model.name: read(model) for model in repository.models(root)}
+
+
+def parse(content: bytes, path: str) -> Release:
+    """Returns the release that the content of a `release.json` describes.
+
+    Args:
+        content: the content.
+        path: where it was found, for messages.
+
+    Raises:
+        ModelError: it is damaged or too large.
+
+    Example:
+        parse(b'{"versions": [3], "labels": {"stable": 3}}', "models/digits/release.json")
+    """
+    if len(content) > LARGEST:
+        raise ModelError(f"{path} cannot be read: it has more than {LARGEST:,} bytes.")
+    try:
+        return Release.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -1,26 +1,31 @@
-"""Chooses and labels the versions of a model that endpoints and TF Serving load."""
+"""Chooses and labels the versions of a model that endpoints and TF Serving load, in a folder or a bucket."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
+from pipelines.core.url import EXTRAS, Location, Url, is_url, read_all
 from serving import release as releases
-from serving import repository
+from serving import repository, stored_version
 from serving.errors import ServingError
 from serving.release import Release
 from serving.tf_serving import configuration
 
 
 def release(
-    model: Path, versions: Sequence[int] = (), labels: Mapping[str, int | None] | None = None, *, newest: bool = False
+    model: Location,
+    versions: Sequence[int] = (),
+    labels: Mapping[str, int | None] | None = None,
+    *,
+    newest: bool = False,
 ) -> Release:
     """Sets the versions of a model that are served; without any argument but the model, nothing changes.
 
     Args:
-        model: the folder of the model's versions.
+        model: the folder of the model's versions, or its URL.
         versions: versions to serve; if empty, the labelled ones and the ones served so far.
         labels: versions by label, or None to remove a label; other labels stay if their versions are served.
         newest: whether to serve the newest version, without labels.
@@ -35,25 +40,74 @@ def release(
     Example:
         release(Path("models/digits"), [3, 4], {"stable": 3})
     """
-    on_disk = repository.versions(model)
-    if not on_disk:
+    root, there = repository_of(model), versions_of(model)
+    if not there:
         raise UserError(f"{model} is not a model: it has no versions. Make one with `highway export`.")
-    root = model.resolve().parent
     try:
-        current = releases.read(model)
+        current = _read(model)
         wanted = _wanted(current, versions, labels, newest=newest)
-        if missing := sorted(set(wanted.versions or ()) - set(on_disk)):
+        if missing := sorted(set(wanted.versions or ()) - set(there)):
             raise UserError(
-                f"{model} has no version {', '.join(map(str, missing))}. It has: {', '.join(map(str, on_disk))}."
+                f"{model} has no version {', '.join(map(str, missing))}. It has: {', '.join(map(str, there))}."
             )
         if wanted != current:
-            write_text(model / releases.NAME, wanted.model_dump_json(indent=2) + "\n")
-        write_text(root / configuration.NAME, configuration.text(root))
+            _write(model / releases.NAME, wanted.model_dump_json(indent=2) + "\n")
+        _write(root / configuration.NAME, _configuration(root))
     except ServingError as error:
         raise UserError(str(error)) from error
     except PermissionError as error:
         raise UserError(f"{root} cannot be written to: {error.strerror}.") from error
     return wanted
+
+
+def repository_of(model: Location) -> Location:
+    """Returns the repository of a model, which holds TF Serving's configuration.
+
+    Raises:
+        UserError: the model is a bucket as a whole.
+    """
+    if isinstance(model, Path):
+        return model.resolve().parent
+    if not is_url(str(model.parent)):
+        raise UserError(
+            f"{model} is a bucket. Name the folder of a model's versions in it, such as {model}/models/digits."
+        )
+    return model.parent
+
+
+def versions_of(model: Location) -> list[int]:
+    """Returns the versions of a model, ascending; in a bucket, those with a manifest."""
+    return repository.versions(model) if isinstance(model, Path) else sorted(stored_version.versions(model.below()))
+
+
+def _read(model: Location) -> Release:
+    return releases.read(model) if isinstance(model, Path) else _read_all(model.parent, [model.name])[model.name]
+
+
+def _read_all(root: Url, models: Iterable[str]) -> dict[str, Release]:
+    """Returns the releases of models in a bucket, by their names."""
+    names = [*models]
+    paths = [root / name / releases.NAME for name in names]
+    return {
+        name: Release() if content is None else releases.parse(content, str(path))
+        for name, path, content in zip(names, paths, read_all(paths), strict=True)
+    }
+
+
+def _configuration(root: Location) -> str:
+    if isinstance(root, Path):
+        return configuration.text(releases.read_all(root))
+    protocol, _, path = str(root).partition("://")
+    # TensorFlow knows each store by one name.
+    base = f"{EXTRAS.get(protocol, protocol)}://{path}"
+    return configuration.text(_read_all(root, stored_version.models(root.below())), base)
+
+
+def _write(path: Location, text: str) -> None:
+    if isinstance(path, Path):
+        write_text(path, text)
+    else:
+        path.write_bytes(text.encode())
 
 
 def _wanted(

@@ -1,7 +1,6 @@
 """`highway release`: selects and labels the versions of a model that the endpoint and TF Serving serve."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -10,8 +9,8 @@ from pydantic import Field
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
-from pipelines.export.release import release
-from serving import repository
+from pipelines.core.url import Location
+from pipelines.export.release import release, repository_of, versions_of
 from serving.release import Release
 from serving.tf_serving import configuration
 
@@ -19,12 +18,12 @@ from serving.tf_serving import configuration
 class Arguments(Frozen):
     """Selects the versions of a model to serve, labels them and updates the configuration of TF Serving.
 
-    Endpoints follow within a second, TF Serving when it next reads models.config. Without options, prints the current
-    release.
+    Endpoints follow within a second, or ten for a bucket, and TF Serving when it next reads models.config. Without
+    options, prints the current release.
     """
 
-    model: tyro.conf.Positional[Path]
-    """Folder with the versions of the model."""
+    model: tyro.conf.Positional[Location]
+    """Folder with the versions of the model, or its URL."""
     versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Serve exactly these; to roll back, name the previous version."""
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -44,7 +43,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway release", Arguments.__doc__ or "")
     served = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
-    models_config = given.model.resolve().parent / configuration.NAME
+    models_config = repository_of(given.model) / configuration.NAME
     sys.stdout.write(_report(given.model, served) + f"TF Serving: {models_config}\n")
 
 
@@ -57,9 +56,9 @@ def _label(text: str) -> tuple[str, int | None]:
     return label, int(version)
 
 
-def _report(model: Path, served: Release) -> str:
+def _report(model: Location, served: Release) -> str:
     if served.versions is None:
-        return f"{model}: the newest version is served, {repository.versions(model)[-1]} now\n"
+        return f"{model}: the newest version is served, {versions_of(model)[-1]} now\n"
     labels: dict[int, list[str]] = {version: [] for version in served.versions}
     for label, version in served.labels.items():
         labels[version].append(label)

@@ -1,39 +1,37 @@
 """`models.config` of a TF Serving server, for the released versions of a repository."""
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
 
-from serving import release, repository
+from serving.release import Release
 
 NAME = "models.config"
 # Path of the repository in the TF Serving container.
 BASE = "/models"
 
 
-def text(root: Path) -> str:
+def text(releases: Mapping[str, Release], base: str = BASE) -> str:
     """Returns a `ModelServerConfig` for all models of a repository, in protobuf's text format.
 
     Args:
-        root: the repository.
+        releases: the release of each model, by its name; see `serving.release.read_all`.
+        base: the repository, as TF Serving finds it: a path or a URL.
 
     Returns:
         The configuration. For a model without a release, the two newest versions are loaded, so that the previous one
         still answers while endpoints switch. Requests without a version get the newest.
 
-    Raises:
-        ModelError: a release file is damaged.
-
     Example:
-        text(Path("models"))
+        text({"digits": Release(versions=(3, 4), labels={"stable": 3})}, "s3://bucket/models")
     """
-    return "model_config_list {\n" + "".join(_model(folder) for folder in repository.models(root)) + "}\n"
+    models = (_model(name, releases[name], f"{base}/{name}") for name in sorted(releases))
+    return "model_config_list {\n" + "".join(models) + "}\n"
 
 
-def _model(folder: Path) -> str:
-    served = release.read(folder)
+def _model(name: str, served: Release, path: str) -> str:
     lines = [
-        f"    name: {_quoted(folder.name)}",
-        f"    base_path: {_quoted(f'{BASE}/{folder.name}')}",
+        f"    name: {_quoted(name)}",
+        f"    base_path: {_quoted(path)}",
         '    model_platform: "tensorflow"',
     ]
     if served.versions is None:

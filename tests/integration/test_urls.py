@@ -24,7 +24,8 @@ from pipelines.export.version import new_version
 from pipelines.inference import job
 from pipelines.training import checkpoint
 from pipelines.verbs.cli import main
-from serving import manifest
+from serving import bucket as buckets
+from serving import manifest, release
 from tests import tiny_model
 from tests.killed_run import NEWEST, differences
 from tests.toy_data import ToyData
@@ -190,6 +191,34 @@ def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tm
     assert f'"file": "{bucket.url}/images/a.png"' in shown.out
     assert shown.err.startswith(f"{model}/2 is the newest version of {model}\n")
     assert temporary(tmp_path) == []
+
+
+def test_endpoints_follow_a_release_in_a_bucket(bucket, tmp_path, capsys):
+    for number in (1, 2, 3):
+        bucket.upload(tiny_model.write(tmp_path / "tiny" / str(number), seed=number), f"models/tiny/{number}")
+    url, copy, report = f"{bucket.url}/models", tmp_path / "copy", buckets.Report()
+    copy.mkdir()
+    labelled = release.Release(versions=(1, 2), labels={"stable": 1, "canary": 2})
+    for words, copied, served in (
+        ([], [2, 3], release.Release()),
+        (["--labels", "stable=1", "canary=2"], [1, 2], labelled),
+        (["--newest"], [2, 3], release.Release()),
+    ):
+        assert main(["release", f"{url}/tiny", *words]) == 0
+        report = buckets.synchronize(url, copy, report)
+        assert (report.problem, report.refused) == ("", {})
+        assert sorted(int(path.name) for path in (copy / "tiny").glob("[0-9]*")) == copied
+        assert release.read(copy / "tiny") == served
+    assert capsys.readouterr().out.endswith(
+        f"{url}/tiny: the newest version is served, 3 now\nTF Serving: {url}/models.config\n"
+    )
+    assert f'base_path: "{url}/tiny"' in bucket.get("models/models.config").decode()
+    before = bucket.get("models/tiny/release.json")
+    assert main(["release", f"{url}/tiny", "--versions", "7"]) == 2
+    assert f"{url}/tiny has no version 7. It has: 1, 2, 3." in capsys.readouterr().err
+    assert bucket.get("models/tiny/release.json") == before
+    assert main(["release", "s3://missing/models/tiny"]) == 2
+    assert "s3://missing/models/tiny is not a model: it has no versions." in capsys.readouterr().err
 
 
 def test_predictions_survive_the_death_of_the_store(bucket, tmp_path, monkeypatch, capsys):

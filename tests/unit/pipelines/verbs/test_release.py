@@ -1,16 +1,53 @@
+"""Releases of a model in a folder, and of one in a bucket, on fsspec's file system in memory."""
+
+import itertools
 import json
+from pathlib import Path
 
 import pytest
 
+from pipelines.core.url import Url
+from pipelines.export import release as engine
 from pipelines.verbs.cli import main
-from serving import release
+from serving import manifest, release
+from serving.release import Release
+
+numbers = itertools.count()
+
+
+def add(version):
+    """Adds what counts as a version: a folder, and in a bucket a manifest."""
+    if isinstance(version, Path):
+        version.mkdir(parents=True)
+    else:
+        (version / manifest.NAME).write_bytes(b"{}")
+
+
+def write(place, text):
+    place.write_bytes(text.encode())
+
+
+def released(model):
+    return Release.model_validate_json((model / release.NAME).read_text())
+
+
+def configured(model):
+    """The configuration of TF Serving."""
+    return (model.parent / "models.config").read_text()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def model(request, tmp_path):
+    root = tmp_path if request.param == "folder" else Url(f"memory://released-{next(numbers)}/models")
+    for version in (1, 2, 3):
+        add(root / "digits" / str(version))
+    return root / "digits"
 
 
 @pytest.fixture
-def model(tmp_path):
-    for version in (1, 2, 3):
-        (tmp_path / "digits" / str(version)).mkdir(parents=True)
-    return tmp_path / "digits"
+def base(model):
+    """The path of the repository for TF Serving."""
+    return "/models" if isinstance(model, Path) else str(model.parent)
 
 
 def run(capsys, *words):
@@ -19,11 +56,12 @@ def run(capsys, *words):
     return status, said.out + said.err
 
 
-def test_it_prints_what_is_served_and_writes_the_configuration(model, capsys):
+def test_it_prints_what_is_served_and_writes_the_configuration(model, base, capsys):
     status, said = run(capsys, model)
-    assert (status, "the newest version is served, 3 now" in said) == (0, True)
-    text = (model.parent / "models.config").read_text()
-    assert 'base_path: "/models/digits"' in text
+    assert (status, f"{model}: the newest version is served, 3 now\n" in said) == (0, True)
+    assert said.endswith(f"TF Serving: {model.parent}/models.config\n")
+    text = configured(model)
+    assert f'base_path: "{base}/digits"' in text
     assert "latest { num_versions: 2 }" in text
     assert not (model / release.NAME).exists()
 
@@ -32,7 +70,7 @@ def test_versions_and_labels(model, capsys):
     status, said = run(capsys, model, "--versions", 1, 2, "--labels", "stable=1", "canary=2")
     assert (status, "version 1 stable" in said, "version 2 canary" in said) == (0, True, True)
     assert json.loads((model / release.NAME).read_text()) == {"versions": [1, 2], "labels": {"stable": 1, "canary": 2}}
-    text = (model.parent / "models.config").read_text()
+    text = configured(model)
     assert "specific { versions: 1 versions: 2 }" in text
     assert 'version_labels { key: "stable" value: 1 }' in text
 
@@ -40,19 +78,19 @@ def test_versions_and_labels(model, capsys):
 def test_a_label_moves_and_versions_roll_back(model, capsys):
     run(capsys, model, "--labels", "stable=1")
     run(capsys, model, "--labels", "stable=2")
-    assert release.read(model) == release.Release(versions=(1, 2), labels={"stable": 2})
+    assert released(model) == Release(versions=(1, 2), labels={"stable": 2})
     run(capsys, model, "--versions", 1)
-    assert release.read(model) == release.Release(versions=(1,), labels={})
+    assert released(model) == Release(versions=(1,), labels={})
     run(capsys, model, "--newest")
-    assert release.read(model) == release.Release()
+    assert released(model) == Release()
 
 
 def test_labels_that_are_not_named_stay(model, capsys):
     run(capsys, model, "--labels", "stable=1", "canary=2")
     run(capsys, model, "--labels", "canary=3")
-    assert release.read(model) == release.Release(versions=(1, 2, 3), labels={"stable": 1, "canary": 3})
+    assert released(model) == Release(versions=(1, 2, 3), labels={"stable": 1, "canary": 3})
     run(capsys, model, "--labels", "canary=")
-    assert release.read(model) == release.Release(versions=(1, 2, 3), labels={"stable": 1})
+    assert released(model) == Release(versions=(1, 2, 3), labels={"stable": 1})
     status, said = run(capsys, model, "--labels", "canary=")
     assert (status, "there is no label canary to remove. There are: stable" in said) == (2, True)
 
@@ -74,24 +112,29 @@ def test_contradictions_are_refused(model, capsys, words, expected):
     assert not (model / release.NAME).exists()
 
 
-def test_all_models_of_the_repository_are_configured(model, capsys):
-    (model.parent / "cats" / "4").mkdir(parents=True)
+def test_all_models_of_the_repository_are_configured(model, base, capsys):
+    add(model.parent / "cats" / "4")
+    write(model.parent / "cats" / release.NAME, '{"versions": [4]}')
     run(capsys, model, "--labels", "stable=2")
-    text = (model.parent / "models.config").read_text()
+    text = configured(model)
     assert text.count("config {") == 2
-    assert 'base_path: "/models/cats"' in text
+    assert f'base_path: "{base}/cats"' in text
+    assert "specific { versions: 4 }" in text
 
 
-def test_a_damaged_release_of_another_model_changes_nothing_for_tf_serving(model, capsys):
+@pytest.mark.parametrize("content", ["{", " " * release.LARGEST + "{}"])
+def test_a_damaged_release_of_another_model_changes_nothing_for_tf_serving(model, capsys, content):
     run(capsys, model)
-    before = (model.parent / "models.config").read_text()
-    (model.parent / "cats" / "4").mkdir(parents=True)
-    (model.parent / "cats" / release.NAME).write_text("{")
+    before = configured(model)
+    add(model.parent / "cats" / "4")
+    write(model.parent / "cats" / release.NAME, content)
     status, said = run(capsys, model, "--versions", 1)
-    assert (status, "cats" in said, "damaged" in said) == (2, True, True)
-    assert (model.parent / "models.config").read_text() == before
+    expected = "damaged" if content == "{" else "cannot be read: it has more than 1,048,576 bytes"
+    assert (status, f"{model.parent}/cats/release.json" in said, expected in said) == (2, True, True)
+    assert configured(model) == before
 
 
+@pytest.mark.parametrize("model", ["folder"], indirect=True)
 def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
@@ -103,3 +146,26 @@ def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
 
 def test_a_folder_that_is_not_a_model_is_refused(tmp_path, capsys):
     assert "it has no versions" in run(capsys, tmp_path)[1]
+    assert "it has no versions" in run(capsys, f"memory://released-{next(numbers)}/models")[1]
+
+
+@pytest.mark.parametrize("model", ["bucket"], indirect=True)
+def test_an_interrupted_upload_is_no_version(model, capsys):
+    (model / "4" / "model.onnx").write_bytes(b"half")
+    assert "the newest version is served, 3 now" in run(capsys, model)[1]
+    status, said = run(capsys, model, "--versions", 4)
+    assert (status, f"{model} has no version 4. It has: 1, 2, 3." in said) == (2, True)
+
+
+def test_a_bucket_as_a_whole_is_no_model(capsys):
+    url = f"memory://released-{next(numbers)}"
+    add(Url(url) / "1")
+    status, said = run(capsys, url)
+    assert (status, f"{url} is a bucket. Name the folder of a model's versions in it" in said) == (2, True)
+
+
+@pytest.mark.parametrize(("given", "known"), [("s3", "s3"), ("s3a", "s3"), ("gcs", "gs"), ("abfs", "abfs")])
+def test_tf_serving_gets_a_url_of_a_kind_that_it_knows(monkeypatch, given, known):
+    monkeypatch.setattr(Url, "below", lambda url: {"digits/1/manifest.json": 2})
+    monkeypatch.setattr(engine, "read_all", lambda urls: [None for _ in urls])
+    assert f'base_path: "{known}://bucket/models/digits"' in engine._configuration(Url(f"{given}://bucket/models"))

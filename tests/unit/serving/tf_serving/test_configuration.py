@@ -44,7 +44,7 @@ def parse(name, text):
 
 
 def parsed(root):
-    config = text_format.Parse(configuration.text(root), model_server_config_pb2.ModelServerConfig())
+    config = text_format.Parse(configuration.text(release.read_all(root)), model_server_config_pb2.ModelServerConfig())
     return list(config.model_config_list.config)
 
 
@@ -92,7 +92,7 @@ def test_an_empty_repository(tmp_path):
 def test_a_damaged_release_is_reported(root):
     (root / "digits" / release.NAME).write_text("{")
     with pytest.raises(ModelError, match="damaged"):
-        configuration.text(root)
+        release.read_all(root)
 
 
 def test_batching_does_not_wait():
