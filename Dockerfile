@@ -21,8 +21,9 @@ RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install --require-hashes --req
 
 FROM packages AS train-packages
 ARG ACCELERATOR=cpu
-COPY requirements/${ACCELERATOR}.lock requirements.lock
-RUN pip --python /opt/highway/bin/python install --require-hashes --requirement requirements.lock
+# With JAX, Ray and buckets, for training on several machines.
+COPY requirements/${ACCELERATOR}.lock requirements/cluster.lock ./
+RUN pip --python /opt/highway/bin/python install --require-hashes --requirement ${ACCELERATOR}.lock --requirement cluster.lock
 COPY . .
 RUN pip --python /opt/highway/bin/python install --no-deps . && \
     /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/highway/sbom.cdx.json /opt/highway/bin/python

@@ -4,28 +4,35 @@ PYTHON ?= python3
 ACCELERATOR ?= cpu
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(ACCELERATOR)
+INSTALLED_DEV := .venv/installed-dev-$(ACCELERATOR)
 PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 
 # Two recipes: create an empty environment, and install packages into it. uv takes a fraction of pip's time but ignores
 # the mirrors that pip is configured with, so pip takes over where uv fails.
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
-install_into = @$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
+install_into = @$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
-.PHONY: help install demo test test-all test-tensorflow test-jax test-torch lint format docs peers servers bench images lock clean
+.PHONY: help install install-dev demo test test-all test-tensorflow test-jax test-torch lint format docs peers servers bench images lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-install: $(INSTALLED)  ## Create .venv with the locked dependencies
+install: $(INSTALLED)  ## Create .venv with what the program needs, as locked
 
-$(INSTALLED): requirements/uv.lock requirements/$(ACCELERATOR).lock requirements/stubs.txt setup.cfg pyproject.toml
+$(INSTALLED): requirements/uv.lock requirements/$(ACCELERATOR).lock setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	    f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v.major}.{v.minor}: name another with make PYTHON=python3.12")'
-	@echo "Installing the locked dependencies into .venv: 3 GB on disk, a minute or two."
+	@echo "Installing the locked dependencies into .venv: 2.2 GB on disk, most of it TensorFlow."
 	$(call new_environment,.venv)
 	$(call install_into,.venv,--require-hashes --requirement requirements/$(ACCELERATOR).lock)
-	$(call install_into,.venv,--require-hashes --no-deps --requirement requirements/stubs.txt)
 	$(call install_into,.venv,--no-deps --no-build-isolation --editable .)
+	@touch $@
+
+install-dev: $(INSTALLED_DEV)  ## Add what tests and checks need: JAX, Ray, pytest, ruff, mypy and others
+
+$(INSTALLED_DEV): $(INSTALLED) requirements/dev.lock requirements/stubs.txt
+	$(call install_into,.venv,--require-hashes --requirement requirements/dev.lock)
+	$(call install_into,.venv,--require-hashes --no-deps --requirement requirements/stubs.txt)
 	@touch $@
 
 demo: install  ## Train, evaluate, export and predict on 5,000 real digits
@@ -45,7 +52,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 PYTEST_IN_PEERS := OMP_NUM_THREADS=1 .venv-peers/bin/python -m pytest -q -n 3 --dist worksteal
 
 # Unit tests run apart, because programs that TensorFlow compiled stay in memory until a worker ends.
-test: install peers  ## Run the tests on every backend, short of the slow ones
+test: install-dev peers  ## Run the tests on every backend, short of the slow ones
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow" tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "not slow" tests/integration tests/e2e
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
@@ -53,22 +60,22 @@ test: install peers  ## Run the tests on every backend, short of the slow ones
 
 test-all: test-tensorflow test-jax test-torch  ## Run every test on every backend
 
-test-tensorflow: install
+test-tensorflow: install-dev
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e
 
-test-jax: install
+test-jax: install-dev
 	KERAS_BACKEND=jax $(PYTEST) $(ON_JAX)
 
-test-torch: install peers
+test-torch: install-dev peers
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) tests/unit/highway_keras
 
-lint: install  ## Check style, formatting and types
+lint: install-dev  ## Check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: install  ## Format the code
+format: install-dev  ## Format the code
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
@@ -99,7 +106,7 @@ servers: .venv-servers/installed  ## Create .venv-servers with the servers that 
 # Benchmarks and options, for example BENCH="dense conv"; BENCH=--list names them.
 BENCH ?=
 
-bench: install peers  ## Compare this project with its peers
+bench: install-dev peers  ## Compare this project with its peers
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 # A program that builds images as Docker does.
@@ -113,25 +120,23 @@ image-%:
 	    --build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' highway_keras/version.py) \
 	    --build-arg CREATED=$$(git log -1 --format=%cI) .
 
-lock: install  ## Resolve the dependencies anew
-	for accelerator in cpu gpu; do $(BIN)/uv pip compile setup.cfg --extra $$accelerator --extra jax --extra dev --universal \
-	    --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade --quiet \
-	    --custom-compile-command "make lock" --output-file requirements/$$accelerator.lock || exit; done
-	echo uv | $(BIN)/uv pip compile - --constraint requirements/cpu.lock --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --quiet --custom-compile-command "make lock" --output-file requirements/uv.lock
-	echo cyclonedx-bom | $(BIN)/uv pip compile - --universal --python-version 3.13 --generate-hashes --no-emit-index-url --upgrade \
-	    --quiet --custom-compile-command "make lock" --output-file requirements/sbom.lock
-	$(BIN)/uv pip compile requirements/serving.in requirements/tracing.in requirements/buckets.in --constraint requirements/cpu.lock \
-	    --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock" \
+COMPILE := $(BIN)/uv pip compile --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock"
+UNIVERSAL := --universal --python-version 3.11
+# The same versions as in .venv, where both have a package.
+AS_INSTALLED := $(UNIVERSAL) --constraint requirements/cpu.lock --constraint requirements/dev.lock
+
+lock: install-dev  ## Resolve the dependencies anew
+	$(COMPILE) $(UNIVERSAL) setup.cfg --extra cpu --output-file requirements/cpu.lock
+	$(COMPILE) $(UNIVERSAL) --constraint requirements/cpu.lock setup.cfg --extra gpu --output-file requirements/gpu.lock
+	$(COMPILE) $(UNIVERSAL) --constraint requirements/cpu.lock setup.cfg --extra jax --extra dev --output-file requirements/dev.lock
+	$(COMPILE) $(AS_INSTALLED) setup.cfg --extra jax --extra cluster --extra s3 --extra gs --output-file requirements/cluster.lock
+	$(COMPILE) $(AS_INSTALLED) requirements/serving.in requirements/tracing.in requirements/buckets.in \
 	    --output-file requirements/serving.lock
-	$(BIN)/uv pip compile requirements/docs.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
-	    --output-file requirements/docs.lock
-	$(BIN)/uv pip compile requirements/peers.in --constraint requirements/cpu.lock --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url --upgrade --quiet --custom-compile-command "make lock" \
-	    --output-file requirements/peers.lock
-	$(BIN)/uv pip compile requirements/servers.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
-	    --quiet --custom-compile-command "make lock" --output-file requirements/servers.lock
+	$(COMPILE) $(AS_INSTALLED) requirements/docs.in --output-file requirements/docs.lock
+	$(COMPILE) $(AS_INSTALLED) requirements/peers.in --output-file requirements/peers.lock
+	echo uv | $(COMPILE) $(AS_INSTALLED) - --output-file requirements/uv.lock
+	$(COMPILE) $(UNIVERSAL) requirements/servers.in --output-file requirements/servers.lock
+	echo cyclonedx-bom | $(COMPILE) --universal --python-version 3.13 - --output-file requirements/sbom.lock
 
 clean:  ## Remove environments, caches and the site; runs, models and data stay
 	rm -rf .venv .venv-docs .venv-peers .venv-servers site .mypy_cache .ruff_cache .hypothesis build *.egg-info

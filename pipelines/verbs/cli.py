@@ -6,6 +6,7 @@ Imports nothing but the standard library, so that `highway --help` answers at on
 import importlib
 import os
 import sys
+from importlib.util import find_spec
 
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.guard import guarded
@@ -53,6 +54,12 @@ def _run(verb: str, words: list[str]) -> None:
     backend = os.environ["KERAS_BACKEND"]
     if verb not in WITHOUT_TENSORFLOW and backend not in BACKENDS:
         raise UserError(f"KERAS_BACKEND must be {' or '.join(map(repr, BACKENDS))}, or unset. Received: {backend!r}.")
+    # Now, because some verbs start processes, or write a folder, before they compute anything.
+    if verb not in WITHOUT_TENSORFLOW and backend == "jax" and find_spec("jax") is None:
+        raise UserError(
+            'KERAS_BACKEND=jax needs JAX, which is not installed: pip install "highway-keras[jax]". '
+            "Unset KERAS_BACKEND to use TensorFlow."
+        )
     try:
         importlib.import_module(f"{__package__}.{verb}").main(words)
     except ModuleNotFoundError as error:

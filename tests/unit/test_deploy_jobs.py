@@ -107,7 +107,7 @@ def test_a_ray_job_runs_the_program(name, tmp_path):
 def test_the_nodes_of_a_ray_job_are_safe_and_know_their_cores(name):
     spec = RAY[name]["spec"]["rayClusterSpec"]
     assert spec["authOptions"] == {"mode": "token"}
-    assert f"ray=={spec['rayVersion']} " in (ROOT / "requirements" / "cpu.lock").read_text()
+    assert f"ray=={spec['rayVersion']} " in (ROOT / "requirements" / "cluster.lock").read_text()
     assert f"ray[default]=={spec['rayVersion']}" in (DEPLOY / "ray" / "Dockerfile").read_text()
     groups = {"head": spec["headGroupSpec"], "workers": spec["workerGroupSpecs"][0]}
     assert groups["head"]["rayStartParams"]["num-cpus"] == "0"

@@ -95,6 +95,17 @@ def test_a_missing_package_names_the_extra(name, install, monkeypatch, capsys):
     )
 
 
+def test_a_missing_backend_names_its_extra(verb, monkeypatch, capsys):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    verb(raises(AssertionError("the verb must not start")))
+    assert cli.main(["train"]) == 2
+    assert capsys.readouterr().err == (
+        'highway train: error: KERAS_BACKEND=jax needs JAX, which is not installed: pip install "highway-keras[jax]". '
+        "Unset KERAS_BACKEND to use TensorFlow.\n"
+    )
+
+
 def test_a_missing_module_of_the_project_keeps_its_trace(verb):
     verb(raises(ModuleNotFoundError("No module named 'pipelines.x'", name="pipelines.x")))
     with pytest.raises(ModuleNotFoundError):
