@@ -1,4 +1,7 @@
-"""A trained run that is evaluated and analysed, and exported versions, each made once for all modules."""
+"""A trained run that is evaluated and analysed, and exported versions, each made once for all modules.
+
+pytest reads this file before it starts its workers, which therefore do not wait for an import of TensorFlow here.
+"""
 
 import io
 import shutil
@@ -7,18 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipelines.core.config import Preprocess
-from pipelines.export.export import export
-from pipelines.training.train import train
-from tests.finished_run import finished, tiny_net
-from tests.toy_data import ToyData, toy_config
-
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
 def trained_run(shared, tmp_path_factory):
     """A trained run on toy data, which the tests of a module may evaluate and analyse."""
+    from pipelines.core.config import Preprocess
+    from pipelines.training.train import train
+    from tests.toy_data import ToyData, toy_config
 
     def make(folder):
         with pytest.MonkeyPatch.context() as patch:
@@ -32,6 +32,8 @@ def trained_run(shared, tmp_path_factory):
 @pytest.fixture(scope="session")
 def exported(shared, mnist_5k):
     """The model `tiny` with gates in two versions, the golden net and another; tests only read it."""
+    from pipelines.export.export import export
+    from tests.finished_run import finished, tiny_net
 
     def make(folder):
         for seed in (0, 1):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.core import frameworks
 from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
@@ -34,7 +33,6 @@ def make(folder):
     """Trains a run on one device and on two, resumes copies of the latter on two and on one, and prints messages."""
     config = CONFIGS[os.environ["KERAS_BACKEND"]]
     console = Console(file=io.StringIO(), width=400)
-    frameworks.load(2)
     with pytest.MonkeyPatch.context() as patch:
         toy = ToyData().install(patch)
         patch.setattr(figures, "draw_training", lambda run: None)
@@ -58,7 +56,9 @@ def made(request, shared):
     """The folder of the runs of `make`, which tests only read, and its output."""
 
     def run(folder):
-        code = f"from pathlib import Path\nfrom {__name__} import make\nmake(Path({str(folder)!r}))"
+        # Before this module, which imports TensorFlow with packages that nothing here uses.
+        load = "from pipelines.core import frameworks\nframeworks.load(2)\n"
+        code = f"{load}from pathlib import Path\nfrom {__name__} import make\nmake(Path({str(folder)!r}))"
         done = subprocess.run(
             [sys.executable, "-c", code],
             check=False,

@@ -1,6 +1,8 @@
-"""Initial weights without compilation."""
+"""Initial weights without compilation.
 
-import keras
+pytest reads this file before it starts its workers, which therefore do not wait for an import of Keras here.
+"""
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ def _numpy_initial_values(request, monkeypatch):
     """
     if "keras_initial_values" in request.fixturenames:
         return
+    import keras
 
     def draw(self, shape, dtype=None, **_):
         rng = np.random.default_rng(self.seed) if isinstance(self.seed, int) else np.random
