@@ -6,12 +6,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+from rich.console import Console
 
 from highway_keras.analysis import Layout, highway_layers
 from pipelines.core.config import Config, Subset
 from pipelines.core.errors import UserError
 from pipelines.core.run import DataRecord, Run, Weights, load_model
 from pipelines.data import batches, preprocess, sources
+from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import DataInfo, Examples, Split
 from pipelines.data.stream import Stream
@@ -92,9 +94,11 @@ def opened(run: Run, weights: Weights = "final", *, data: str | None = None, dat
 
 
 def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
-    info, record = sources.describe(config.data, data_dir, config.validation, config.subset), run.record.data
-    own = config.data == run.config.data
-    if own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
+    is_own, record = config.data == run.config.data, run.record.data
+    if is_own:
+        own.restore(config, Console(stderr=True))
+    info = sources.describe(config.data, data_dir, config.validation, config.subset)
+    if is_own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
             f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
             f"{info.version}. Point --data-dir at the former, or name other data with --data."

@@ -141,8 +141,8 @@ class Config(Frozen):
     model: ModelConfig
     data: str
     """TFDS name (`mnist`, `cifar10`, ..., optionally with version or config), the folder of a prepared data set, or
-    labelled images of your own (a folder of folders, a table, an `.npz` file, tar files), or a table of numbers and
-    categories (CSV, TSV or Parquet)."""
+    path or URL of labelled images of your own (a folder of folders, a table, an `.npz` file, tar files), or of a table
+    of numbers and categories (CSV, TSV or Parquet)."""
     target: str | None = None
     """Column of a table of numbers that is predicted; None for a column named target, label, class or y."""
     task: Literal["auto", "classification", "regression"] = "auto"
@@ -161,8 +161,8 @@ class Config(Frozen):
     skip_damaged: bool = False
     """Leave out images of your own that cannot be read."""
     start_from: str | None = Field(None, alias="from")
-    """Run directory or `.keras` file of a net whose weights training starts from, or a preset with trained weights; the
-    last layer is new if the number of classes differs. None draws all weights by the seed."""
+    """Run directory or `.keras` file of a net whose weights training starts from, or its URL, or a preset with trained
+    weights; the last layer is new if the number of classes differs. None draws all weights by the seed."""
     freeze: NonNegative | Literal["all"] = 0
     """Layers with weights, counted from the input, whose weights are not trained; "all" trains the last layer only."""
     validation: NonNegative = 0

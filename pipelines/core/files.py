@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -164,13 +164,16 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 @contextmanager
-def file_lock(path: Path, refusal: str, *, create: bool = False) -> Iterator[None]:
+def file_lock(
+    path: Path, refusal: str, *, create: bool = False, wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
     """Locks a file for this process until the block ends or the process dies.
 
     Args:
         path: a file that is never replaced; it can stand for its folder.
         refusal: error message if another process holds the lock.
         create: whether to create the file and its folder if they are missing. The holder of the lock may remove them.
+        wait: waits for the other process, after this is called with the refusal; None raises it.
 
     Raises:
         UserError: another process holds the lock, or the folder cannot be created.
@@ -179,14 +182,14 @@ def file_lock(path: Path, refusal: str, *, create: bool = False) -> Iterator[Non
         with file_lock(folder / "config.json", f"another process writes to {folder}. Wait for it."):
             ...
     """
-    handle = _locked(path, refusal, create)
+    handle = _locked(path, refusal, create, wait)
     try:
         yield
     finally:
         os.close(handle)
 
 
-def _locked(path: Path, refusal: str, create: bool) -> int:
+def _locked(path: Path, refusal: str, create: bool, wait: Callable[[str], None] | None) -> int:
     while True:
         if create:
             with writing(path):
@@ -200,8 +203,11 @@ def _locked(path: Path, refusal: str, create: bool) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            os.close(handle)
-            raise UserError(refusal) from error
+            if wait is None:
+                os.close(handle)
+                raise UserError(refusal) from error
+            wait(refusal)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # The file was removed before the lock was taken.

@@ -6,7 +6,7 @@ AWS's variables and files. An object appears at once and complete, so that no te
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,8 @@ from pipelines.core.errors import UserError, disk_is_full
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 # Bytes of a large object in one request, of which s3fs makes up to ten at the same time; its own pieces have 50 MiB.
 BLOCK = 2**23
+# Names that stores give to what changes with the content of an object, the most reliable first.
+STAMPS = ("ETag", "etag", "mtime", "modified", "LastModified", "last_modified", "created")
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,30 @@ class Url:
 
     def files(self) -> "list[Stored]":
         """Returns the object, or all objects below, in the order of a walk that sorts every folder by name."""
-        if self.is_file():
-            return [Stored(self, self.size())]
-        sizes = self.below()
-        return [Stored(self / name, sizes[name]) for name in sorted(sizes, key=lambda name: name.split("/"))]
+        with _reported(self):
+            try:
+                info = self._store.info(self._path)
+            except FileNotFoundError:
+                return []
+        if info["type"] == "file":
+            return [_stored(self, info)]
+        found = self._below()
+        return [_stored(self / name, found[name]) for name in sorted(found, key=lambda name: name.split("/"))]
 
     def below(self) -> dict[str, int]:
         """Returns the size of each object below this URL, by its path from here."""
+        return {name: int(info["size"]) for name, info in self._below().items()}
+
+    def _below(self) -> dict[str, Mapping[str, Any]]:
+        """Returns what the store says of each object below."""
         with _reported(self):
             try:
                 found = self._store.find(self._path, detail=True)
             except FileNotFoundError:
                 return {}
-        start = len(self._path) + 1
-        # Some programs write an empty object for a folder.
-        return {path[start:]: info["size"] for path, info in found.items() if info["type"] == "file" and path[start:]}
+        named = {path[len(self._path) + 1 :]: info for path, info in found.items() if info["type"] == "file"}
+        # Some programs write an empty object for a folder, whose name ends in a slash.
+        return {name: info for name, info in named.items() if name and not name.endswith("/")}
 
     def size(self) -> int:
         """Returns the size of the object in bytes."""
@@ -209,6 +220,8 @@ class Stored(NamedTuple):
     """Its URL."""
     size: int
     """Its size in bytes."""
+    stamp: str
+    """Text that changes with its content; empty if the store has none."""
 
 
 def is_url(word: str) -> bool:
@@ -233,11 +246,12 @@ Location = Annotated[
 """A path, or a URL: the type of a field."""
 
 
-def fetch(pairs: Sequence[tuple[Url, Path]]) -> None:
+def fetch(pairs: Sequence[tuple[Url, Path]], advance: Callable[[int], None] = lambda _: None) -> None:
     """Downloads objects concurrently.
 
     Args:
         pairs: objects of one store, and the files to write.
+        advance: called with the number of bytes that have arrived since its last call.
 
     Raises:
         UserError: an object is missing, or the store cannot be used. A full disk raises an `OSError`.
@@ -248,7 +262,8 @@ def fetch(pairs: Sequence[tuple[Url, Path]]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     url = pairs[0][0]
     with _reported(url, writes=True):
-        url._store.get([one._path for one, _ in pairs], [str(path) for _, path in pairs])
+        paths = [one._path for one, _ in pairs], [str(path) for _, path in pairs]
+        url._store.get(*paths, callback=_counting(advance))
 
 
 def read_all(urls: Sequence[Url]) -> list[bytes | None]:
@@ -271,6 +286,26 @@ def read_all(urls: Sequence[Url]) -> list[bytes | None]:
             if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
                 raise one
     return [None if isinstance(one, Exception) else bytes(one) for one in found]
+
+
+def _stored(url: Url, info: Mapping[str, Any]) -> Stored:
+    stamp = next((str(info[name]) for name in STAMPS if info.get(name) is not None), "")
+    return Stored(url, int(info["size"]), stamp)
+
+
+def _counting(advance: Callable[[int], None]) -> Any:
+    """Returns a callback of fsspec that passes on the bytes of each object."""
+    from fsspec.callbacks import Callback
+
+    class Bytes(Callback):
+        def relative_update(self, inc: int = 1) -> None:
+            advance(inc)
+
+    class Objects(Callback):
+        def branched(self, *_: Any, **__: Any) -> Any:
+            return Bytes()
+
+    return Objects()
 
 
 @cache

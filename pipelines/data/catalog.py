@@ -14,8 +14,9 @@ import tensorflow_datasets as tfds
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import user_cache
+from pipelines.core.url import is_url
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
-from pipelines.data.roots import INFO, OWN, base_name, is_writable, roots, unknown
+from pipelines.data.roots import INFO, OWN, base_name, is_writable, roots, unknown, unpinned
 
 # Seconds that a server may take to respond. Without a network, TFDS itself retries for minutes.
 PATIENCE = 5
@@ -30,7 +31,8 @@ def find(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:
     """Finds the builder of a prepared data set.
 
     Args:
-        data: TFDS name, optionally with config and version, or the folder of a prepared data set.
+        data: TFDS name, optionally with config and version, the folder of a prepared data set, or the result of
+            `pinned`.
         data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
 
     Returns:
@@ -39,6 +41,14 @@ def find(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder | None:
     Raises:
         UserError: the name is unknown, the folder holds no data set, or its files are damaged.
     """
+    if is_url(data):
+        url, folder = unpinned(data)
+        if folder is None or not (folder / INFO).is_file():
+            raise UserError(
+                f"{data} is not prepared on this machine. Prepare it with the same options, and name the folder that "
+                f"is printed: highway data prepare {url}"
+            )
+        return open_folder(folder)
     if is_folder(data):
         return open_folder(Path(data).expanduser())
     builders = (builder(data, root) for root in roots(data, data_dir))

@@ -8,14 +8,19 @@ from pathlib import Path
 
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import user_cache
+from pipelines.core.url import Url, is_url
 
 # Data sets made from installed packages, without a download.
 OWN = ("mnist_5k", "fama_french")
 KNOWN = (*OWN, "mnist", "fashion_mnist", "cifar10", "cifar100")
 # File in the folder of a prepared data set, which TFDS writes last.
 INFO = "dataset_info.json"
+# Version of every data set that is prepared from the user's own data.
+VERSION = "1.0.0"
 # Ends of names of tables.
 TABLES = (".csv", ".tsv", ".parquet")
+# A URL with the first digits of the digest of its prepared form.
+_PINNED = re.compile(r"(.+)#([0-9a-f]{16})")
 # Definitions in the source of TFDS that may name a data set.
 _DEFINITION = re.compile(r"^class (\w+)\(|\bname ?= ?[\"'](\w+)[\"']", re.MULTILINE)
 # The places for underscores in a name in camel case.
@@ -71,11 +76,58 @@ def base_name(data: str) -> str:
     return re.split("[/:]", data)[0]
 
 
+def data_name(path: Path) -> str:
+    """Returns the name of the data set: that of the file or folder, as TFDS takes it."""
+    name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_") or "data"
+    return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
+
+
+def own_folder(digest: str, name: str) -> Path:
+    """Returns the folder, which may be missing, of a data set that is prepared from the user's own data.
+
+    Args:
+        digest: digest of everything that its files depend on.
+        name: name of the data set.
+    """
+    return user_cache() / "own" / digest[:16] / name / VERSION
+
+
+def pinned(url: Url, folder: Path) -> str:
+    """Returns the name of prepared data that are at a URL. It holds on every machine, unlike the path of the folder.
+
+    Args:
+        url: the URL.
+        folder: the folder of the prepared data.
+
+    Example:
+        pinned(Url("s3://bucket/photos"), folder)  # "s3://bucket/photos#0123456789abcdef"
+    """
+    return f"{url}#{folder.parents[1].name}"
+
+
+def unpinned(data: str) -> tuple[str, Path | None]:
+    """Splits the name of prepared data that are at a URL.
+
+    Args:
+        data: the word after `--data`.
+
+    Returns:
+        The URL, and the folder of the prepared data, which may be missing. The word and None if it is no such name.
+    """
+    if not is_url(data):
+        return data, None
+    found = _PINNED.fullmatch(data)
+    if found is None:
+        return data.rstrip("/"), None
+    url, digest = found.groups()
+    return url, own_folder(digest, data_name(Path(url)))
+
+
 def refuse_unknown(data: str) -> None:
     """Refuses a name that no data set of TFDS has, long before TFDS can be imported.
 
     Args:
-        data: the word after `--data`; paths and names of files are not checked.
+        data: the word after `--data`; paths, names of files and URLs are not checked.
 
     Raises:
         UserError: there is no such data set.
@@ -83,7 +135,13 @@ def refuse_unknown(data: str) -> None:
     Example:
         refuse_unknown("minst")  # Did you mean 'mnist'?
     """
-    if data.startswith(("/", "~")) or "." in base_name(data) or Path(data).exists() or base_name(data) in KNOWN:
+    if (
+        is_url(data)
+        or data.startswith(("/", "~"))
+        or "." in base_name(data)
+        or Path(data).exists()
+        or base_name(data) in KNOWN
+    ):
         return
     names = _possible_names()
     if names and base_name(data) not in names:
@@ -100,7 +158,7 @@ def refuse_missing(data: str) -> None:
         UserError: there is no such file.
     """
     path = Path(data)
-    if path.suffix.lower() in TABLES and not path.expanduser().exists():
+    if path.suffix.lower() in TABLES and not is_url(data) and not path.expanduser().exists():
         raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
 
 

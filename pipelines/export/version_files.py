@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from rich.console import Console
 
 from highway_keras.analysis import highway_layers
 from pipelines.core.errors import UserError
@@ -15,6 +16,7 @@ from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights
 from pipelines.data import preprocess, sources
 from pipelines.data.images import conversion
+from pipelines.data.own import prepare as own
 from pipelines.export import graph, metadata, parity, reference
 from pipelines.export.form import Form, Split, TracedNet
 from pipelines.training.evaluation import fit_temperature
@@ -79,6 +81,7 @@ def prepare(
             "validation split. Train with --validation NUMBER, or leave out --calibrate."
         )
     split: Split = "validation" if held_out else "train"
+    own.restore(run.config, Console(stderr=True))
     images, classes = _examples(run, data_dir, split, parity.IMAGES)
     if images.shape[1:] != data.shape:
         raise UserError(

@@ -1,6 +1,8 @@
 """Fits a net to images or a table of the user's own: chooses net and schedule, trains, evaluates and exports."""
 
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
@@ -14,6 +16,9 @@ from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.multi_label import MultiLabel
 from pipelines.training.train import train
+
+if TYPE_CHECKING:
+    from pipelines.data.own.item import Split
 
 # Fewest validation examples to calibrate probabilities on.
 CALIBRATED = 50
@@ -31,8 +36,8 @@ def fit(
     """Trains a net on images or a table of the user's own, evaluates it on their test split, and exports it.
 
     Args:
-        config: the configuration of a modern recipe, or of that for tables, with the path of the data and how they are
-            read. Batch size, learning rate, initial weights, augmentation and epochs are chosen.
+        config: the configuration of a modern recipe, or of that for tables, with path or URL of the data and how they
+            are read. Batch size, learning rate, initial weights, augmentation and epochs are chosen.
         minutes: time for everything.
         side: side of the input in pixels; None chooses it, and is for tables.
         run: the run directory to create; None is `runs/` and the name of the data.
@@ -52,13 +57,43 @@ def fit(
     """
     console = console or Console()
     frameworks.load(console=console)
+    from pipelines.data.own import prepare
+    from pipelines.data.own.by_url import local
+
+    with local(config.data, console) as path:
+        here = config.model_copy(update={"data": path})
+        choose = _for_table if prepare.is_table(path) else _for_images
+        plan = choose(here, minutes, side, run, console)
+    train(prepare.named(plan.config, config.data), plan.run, console=console)
+    if plan.counts["test"]:
+        _report(evaluate(plan.run, plan.weights), plan.examples, plan.target, console)
+    calibrate = plan.calibrated and plan.counts["validation"] >= CALIBRATED
+    return export(plan.run, to, plan.weights, calibrate=calibrate)
+
+
+class _Plan(NamedTuple):
+    """A training, and what is done with its result."""
+
+    config: Config
+    """The configuration, with prepared data."""
+    run: Path
+    """The run directory to create."""
+    weights: Weights
+    """The weights to evaluate and export."""
+    counts: "Counter[Split]"
+    """Number of examples in each split."""
+    examples: str
+    """Name of the examples, in the plural."""
+    target: str
+    """Column that is predicted; empty for images."""
+    calibrated: bool
+    """Whether there are probabilities to calibrate."""
+
+
+def _for_images(config: Config, minutes: float, side: int | None, run: Path | None, console: Console) -> _Plan:
     from pipelines.data.own import prepare, survey
     from pipelines.fit.choice import choose
 
-    if prepare.is_table(config.data):
-        if side is not None:
-            raise UserError(f"{config.data} is a table of numbers, without images for --image-size. Leave that out.")
-        return _fit_table(config, minutes, run, to, console)
     if not prepare.is_own(config.data):
         raise UserError(f"there are no images of your own in {config.data}. Train a data set with `highway train`.")
     prepare.refuse_target(config)
@@ -70,30 +105,27 @@ def fit(
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
     # Prepared here, because the images have been read.
-    train(prepare.with_prepared(choice.config, own, console), run, console=console)
-    if own.counts["test"]:
-        _report(evaluate(run), "images", "", console)
-    return export(run, to, calibrate=own.counts["validation"] >= CALIBRATED)
+    ready = prepare.with_prepared(choice.config, own, console)
+    return _Plan(ready, run, "final", own.counts, "images", "", True)
 
 
-def _fit_table(config: Config, minutes: float, run: Path | None, to: Path | None, console: Console) -> Path:
-    from pipelines.data.own import storing, table_data
+def _for_table(config: Config, minutes: float, side: int | None, run: Path | None, console: Console) -> _Plan:
+    from pipelines.data.own import table_data
+    from pipelines.data.roots import data_name
     from pipelines.fit.choice import choose_for_table
 
+    if side is not None:
+        raise UserError(f"{config.data} is a table of numbers, without images for --image-size. Leave that out.")
     table = table_data.read_table(config)
-    run = run or Path("runs") / storing.data_name(Path(table.source))
+    run = run or Path("runs") / data_name(Path(table.source))
     refuse_existing(run)
     choice = choose_for_table(table, config, minutes)
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
-    train(table_data.with_table(choice.config, table, console), run, console=console)
+    ready = table_data.with_table(choice.config, table, console)
     # Small tables are soon learned by heart.
-    held_out = table.counts["validation"]
-    weights: Weights = "best" if held_out else "final"
-    if table.counts["test"]:
-        _report(evaluate(run, weights), "rows", table.target, console)
-    calibrate = bool(table.labels) and held_out >= CALIBRATED
-    return export(run, to, weights, calibrate=calibrate)
+    weights: Weights = "best" if table.counts["validation"] else "final"
+    return _Plan(ready, run, weights, table.counts, "rows", table.target, bool(table.labels))
 
 
 def _report(result: Evaluation | MultiLabel | Regression, examples: str, target: str, console: Console) -> None:

@@ -64,7 +64,8 @@ def evaluate(
     model = load_model(run, weights)
     fitted = preprocess.load(run.path / "preprocess.npz")
     labels = run.record.data.labels
-    found = _own(run, data_dir) if data is None else _other(run, data, data_dir, console or Console(stderr=True))
+    notes = console or Console(stderr=True)
+    found = _own(run, data_dir, notes) if data is None else _other(run, data, data_dir, notes)
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
     if mirror and len(run.record.data.shape) == 1:
         raise UserError(f"--mirror is for images. {path} was trained on vectors.")
@@ -75,7 +76,8 @@ def evaluate(
     to = folder(path, data)
     (to / "figures").mkdir(parents=True, exist_ok=True)
     if not labels:
-        measured = evaluation.measure_regression(outputs, truth, _training_mean(run, data_dir), weights, found.name)
+        mean = _training_mean(run, data_dir, notes)
+        measured = evaluation.measure_regression(outputs, truth, mean, weights, found.name)
         measured = measured.model_copy(update={"split": found.split})
         if run.record.data.columns:
             figures.draw_values(to / "figures" / "values.png", run, measured, outputs, truth)
@@ -123,10 +125,12 @@ class _Found(NamedTuple):
     split: str
 
 
-def _own(run: Run, data_dir: Path | None) -> _Found:
+def _own(run: Run, data_dir: Path | None, console: Console) -> _Found:
     from pipelines.data import sources
+    from pipelines.data.own import prepare as own
 
     config, record = run.config, run.record.data
+    own.restore(config, console)
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
@@ -138,6 +142,13 @@ def _own(run: Run, data_dir: Path | None) -> _Found:
 
 
 def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Found:
+    from pipelines.data.own.by_url import local
+
+    with local(data, console) as path:
+        return _other_here(run, path, data_dir, console)
+
+
+def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) -> _Found:
     from pipelines.data import sources
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
@@ -182,21 +193,23 @@ def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Fou
 
 
 def _other_table(run: Run, data: str) -> _Found:
-    from pipelines.data import sources
-    from pipelines.data.own import rows, storing
+    from pipelines.data import roots, sources
+    from pipelines.data.own import rows
 
     path = Path(data).expanduser()
     if not rows.matches(path):
         expected = "Expected a CSV, TSV or Parquet file"
         raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
     features, truth = rows.read_as(path, run.record.data, run.config.label_separator)
-    return _Found(sources.Examples(features, truth), storing.data_name(path), "all")
+    return _Found(sources.Examples(features, truth), roots.data_name(path), "all")
 
 
-def _training_mean(run: Run, data_dir: Path | None) -> float:
+def _training_mean(run: Run, data_dir: Path | None, console: Console) -> float:
     from pipelines.data import sources
+    from pipelines.data.own import prepare as own
 
     config = run.config
+    own.restore(config, console)
     training = sources.load(config.data, "train", data_dir, config.validation, config.subset)
     return float(training.labels.mean(dtype=float))
 

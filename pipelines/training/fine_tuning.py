@@ -1,6 +1,9 @@
 """Initial weights of a net from one that has been trained before: fine-tuning."""
 
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import keras
@@ -8,19 +11,21 @@ import keras
 from highway_keras import from_preset
 from highway_keras.models.trained_weights import pretrained
 from pipelines.core.errors import UserError
+from pipelines.core.mirror import renamed
 from pipelines.core.run import FILES, load_file, load_model, open_run
+from pipelines.core.url import Location, Url, fetch
 
 # The net before the first step, in the directory of a run that starts from another net.
 INITIAL = "initial.keras"
 
 
-def assign(net: keras.Model, source: Path) -> str | None:
+def assign(net: keras.Model, source: Location) -> str | None:
     """Gives a net the weights of a trained net with the same layers.
 
     Args:
         net: the new net.
-        source: a run directory, of which the net after the last step is taken, a `.keras` file, or the name of a preset
-            with trained weights.
+        source: a run directory, of which the net after the last step is taken, or a `.keras` file, or the URL of one;
+            or the name of a preset with trained weights.
 
     Returns:
         The name of the last layer if it keeps its initial weights, because it has another number of outputs; else None.
@@ -52,10 +57,13 @@ def assign(net: keras.Model, source: Path) -> str | None:
     return different[0].name if different else None
 
 
-def _open(source: Path) -> tuple[keras.Model, Path]:
+def _open(source: Location) -> tuple[keras.Model, Location]:
+    if isinstance(source, Url):
+        with _downloaded(source) as path:
+            return _open(path)[0], source
     if source.is_dir():
         return load_model(open_run(source)), source / FILES["final"]
-    if not source.exists() and source.name in pretrained():
+    if not source.exists() and str(source) in pretrained():
         return from_preset(source.name, weights=True), source
     if source.suffix != ".keras" or not source.is_file():
         raise UserError(
@@ -63,6 +71,17 @@ def _open(source: Path) -> tuple[keras.Model, Path]:
             f"({', '.join(pretrained())}), to start from."
         )
     return load_file(source), source
+
+
+@contextmanager
+def _downloaded(source: Url) -> Iterator[Path]:
+    """Yields a copy of a `.keras` file, or of what is needed of a run directory."""
+    wanted = {source, *(source / name for name in ("config.json", "run.json", FILES["final"]))}
+    with tempfile.TemporaryDirectory(prefix="highway-") as folder, renamed(Path(folder), source.parent):
+        path = Path(folder) / source.name
+        found = [one.url for one in source.files() if one.url in wanted]
+        fetch([(url, path if url == source else path / url.name) for url in found])
+        yield path
 
 
 def _weighted(model: keras.Model) -> list[keras.Layer]:

@@ -14,6 +14,7 @@ from pipelines.core.console import counted, say
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
 from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
+from pipelines.core.url import location
 from pipelines.data import batches, preprocess, sources
 from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
@@ -115,7 +116,7 @@ def resume(path: Path, options: Options) -> Run:
             if config.start_from:
                 saved = path / fine_tuning.INITIAL
                 # A run that was killed while it was created has not saved its net yet.
-                fine_tuning.assign(net, saved if saved.exists() else Path(config.start_from))
+                fine_tuning.assign(net, saved if saved.exists() else location(config.start_from))
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
@@ -156,10 +157,12 @@ def follow(config: Config | None, path: Path, options: Options) -> Run:
         StoppedError: after SIGTERM or SIGINT in any of the processes.
     """
     assert options.exchange, "without an exchange, nobody leads"
+    # Before it waits: data at a URL are downloaded by all processes at the same time.
+    here = config and own.resolved(config, options.data_dir, options.console)
     led = _Led.model_validate_json(options.exchange.share())
     run = Run(path, led.config, led.record, writes=False)
-    if config is not None:
-        refuse_other_configuration(own.resolved(config, options.data_dir, options.console), run.config)
+    if here is not None:
+        refuse_other_configuration(here, run.config)
     refuse_other_versions(run)
     net, model = rebuilt(run, options)
     state = checkpoint.from_bytes(options.exchange.share(), model)

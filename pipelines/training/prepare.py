@@ -9,6 +9,7 @@ from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import Machine, Precision
+from pipelines.core.url import location
 from pipelines.data import sources
 from pipelines.data.sources import DataInfo
 from pipelines.training import fine_tuning, memory
@@ -82,6 +83,6 @@ def prepare(config: Config, data_dir: Path | None, devices: int | None = None) -
         if not accelerated:
             mine = config.model_copy(update={"batch_size": config.batch_size // processes()})
             memory.check(net, mine, precision.policy)
-        replaced = fine_tuning.assign(net, Path(config.start_from)) if config.start_from else None
+        replaced = fine_tuning.assign(net, location(config.start_from)) if config.start_from else None
         model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, task=data.task, devices=devices)
     return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)

@@ -11,6 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.frozen import flat
 from pipelines.core.run import DataRecord, Run
 from pipelines.data import sources
+from pipelines.data.own import prepare as own
 from pipelines.training import devices
 from pipelines.training.fitting import Options
 from pipelines.training.net import build, compiled
@@ -86,6 +87,7 @@ def rebuilt(run: Run, options: Options) -> tuple[keras.Model, keras.Model]:
         UserError: the data are missing or others, or the devices do not exist or cannot divide its batches.
     """
     config, known, recorded = run.config, run.record.data, run.record.devices
+    own.restore(config, options.console)
     info = sources.describe(config.data, options.data_dir, config.validation, config.subset)
     if DataRecord(**dataclasses.asdict(info)) != known:
         raise UserError(

@@ -15,6 +15,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.url import is_url
 from pipelines.data.roots import refuse_missing
 from pipelines.training.processes.local_executor import LocalExecutor
 from pipelines.training.processes.pool import Remote
@@ -131,7 +132,7 @@ def _refuse_variables() -> None:
 def _prepared(config: Config, data_dir: Path | None, console: Console) -> Config:
     """Prepares the user's own data once, before any process reads them."""
     refuse_missing(config.data)
-    if not Path(config.data).expanduser().exists():
+    if not is_url(config.data) and not Path(config.data).expanduser().exists():
         return config
     frameworks.load()
     from pipelines.data.own.prepare import resolved

@@ -41,8 +41,8 @@ class Arguments(Frozen):
     action: tyro.conf.Positional[Literal["list", "prepare", "show", "throughput"]] = "list"
     """Action."""
     name: tyro.conf.Positional[str | None] = None
-    """Data set (TFDS name, folder of a prepared one, your own labelled images: a folder of folders, a table, an `.npz`
-    file, tar files; or a table of numbers); for show and throughput, a recipe is possible too."""
+    """Data set (TFDS name, folder of a prepared one; path or URL of your own labelled images: a folder of folders, a
+    table, an `.npz` file, tar files; or of a table of numbers); for show and throughput, a recipe is possible too."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     target: str | None = None
@@ -131,6 +131,13 @@ def _show(given: Arguments) -> None:
     check_figure(path, "--to")
     console = Console()
     load_frameworks(console=console)
+    from pipelines.data.own import by_url
+
+    with by_url.local(config.data, Console(stderr=True)) as data:
+        _show_here(config.model_copy(update={"data": data}), given, path, console)
+
+
+def _show_here(config: Config, given: Arguments, path: Path, console: Console) -> None:
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
     from pipelines.data.own.table_data import read_table
@@ -146,7 +153,7 @@ def _show(given: Arguments) -> None:
         _describe(found)
         kind = conversion.FITS[config.image_fit]
         prepared = own.prepare(found, config.height_and_width, Console(stderr=True), kind)
-        config = config.model_copy(update={"data": str(prepared)})
+        config = own.named(config.model_copy(update={"data": str(prepared)}), str(given.name))
     draw_samples(config.data, config if config.recipe != NONE else None, given.data_dir, path)
     say(console, f"samples are in {path}")
 

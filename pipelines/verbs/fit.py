@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 from pydantic import Field
+from rich.console import Console
 
 from pipelines import recipes
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
-from pipelines.data.roots import refuse_missing
+from pipelines.data.roots import TABLES, refuse_missing
 from pipelines.export.summary import report
 from pipelines.fit.fit import fit
 
@@ -22,7 +23,7 @@ class Arguments(Frozen):
 
     data: tyro.conf.Positional[str]
     """Your images (a folder of folders, a table of paths, an `.npz` file, tar files), or a table of numbers (CSV, TSV
-    or Parquet)."""
+    or Parquet); a path or a URL."""
     target: str | None = None
     """Column of a table of numbers that is predicted; default: one named target, label, class or y."""
     task: Literal["auto", "classification", "regression"] = "auto"
@@ -58,11 +59,18 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
     refuse_missing(given.data)
-    from pipelines.data.own import rows
-
     names = "data", "target", "task", "label_separator", "image_fit", "group", "skip_damaged", "seed"
-    recipe = TABLE if rows.matches(Path(given.data).expanduser()) else RECIPE
+    recipe = TABLE if given.data.lower().endswith(TABLES) and _has_numbers(given.data) else RECIPE
     config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
     version = fit(config, given.minutes, side=given.image_size, run=given.run, to=given.to)
     sys.stdout.write(report(version))
     sys.stdout.write(f"      highway serve {version.parent.parent}\n")
+
+
+def _has_numbers(table: str) -> bool:
+    """Returns whether a table has no column of images."""
+    from pipelines.data.own import rows
+    from pipelines.data.own.by_url import local
+
+    with local(table, Console(stderr=True)) as path:
+        return rows.matches(Path(path).expanduser())

@@ -37,7 +37,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   highway train best.json       a recipe file of `highway tune`
   highway recipes               the recipes and their sources
   --run DIR                     run directory, or a URL such as s3://bucket/runs/demo (default: runs/RECIPE)
-  --from RUN                    start from the weights of a trained net: a run directory or a .keras file
+  --from RUN                    start from the weights of a trained net: a run directory or a .keras file, or its URL
   --find-rate FIGURE            suggest a learning rate instead of training
   --resume RUN                  resume an interrupted run
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)

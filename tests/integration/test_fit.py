@@ -1,8 +1,13 @@
-"""Refusals of `highway fit`; the tutorial on own images runs it (tests/e2e/test_tutorials.py)."""
+"""Data by URL and refusals of `highway fit`; the tutorial on own images runs it (tests/e2e/test_tutorials.py)."""
 
 import pytest
 
+from pipelines.core.errors import UserError
+from pipelines.core.url import Url
+from pipelines.data.roots import unpinned
+from pipelines.fit import fit
 from pipelines.verbs.cli import main
+from tests import houses, shapes
 
 
 @pytest.fixture
@@ -10,6 +15,28 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
+
+
+def test_data_in_a_bucket_are_fitted_to(home, monkeypatch, capsys):
+    trained = []
+
+    def train(config, run, **_):
+        trained.append((config.data, str(run)))
+        raise UserError("enough")
+
+    monkeypatch.setattr(fit, "train", train)
+    monkeypatch.setattr("pipelines.fit.choice.seconds_per_step", lambda *_: 1.0)
+    shapes.write(home / "shapes", 8)
+    for file in (*(home / "shapes").rglob("*.png"), houses.write(home / "houses.csv")):
+        (Url("memory://fitted") / file.relative_to(home).as_posix()).write_bytes(file.read_bytes())
+    assert main(["fit", "memory://fitted/houses.csv", "--target", "price", "--minutes", "0.01"]) == 2
+    assert main(["fit", "memory://fitted/shapes", "--minutes", "0.01"]) == 2
+    (table, run), (images, other) = trained
+    assert (unpinned(table)[0], run) == ("memory://fitted/houses.csv", "runs/houses")
+    assert (unpinned(images)[0], other) == ("memory://fitted/shapes", "runs/shapes")
+    assert unpinned(table)[1].is_dir()
+    assert unpinned(images)[1].is_dir()
+    assert "memory://fitted/shapes: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("words", "message"), [(["mnist"], "`highway train`"), (["nowhere"], "no images of your own")])

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pipelines.core import run as runs
+from pipelines.core.url import Url
 from pipelines.verbs.cli import main
 from tests import shapes
 
@@ -37,9 +38,13 @@ def test_a_folder_is_trained_on_evaluated_exported_and_predicted(tmp_path, capsy
     assert (tmp_path / "run" / "evaluations" / "others" / "figures" / "confusion.png").exists()
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["split"] == "test"
     (tmp_path / "others" / "square").rename(tmp_path / "others" / "moon")
+    bucket = Url("memory://own-data")
+    for path in (tmp_path / "others").rglob("*.png"):
+        (bucket / path.relative_to(tmp_path).as_posix()).write_bytes(path.read_bytes())
     capsys.readouterr()
-    assert main(["evaluate", "run", "--data", "others"]) == 2
-    assert "has classes that run was not trained on: moon. It knows: circle," in capsys.readouterr().err
+    assert main(["evaluate", "run", "--data", f"{bucket}/others"]) == 2
+    shown = f"{bucket}/others has classes that run was not trained on: moon. It knows: circle,"
+    assert shown in capsys.readouterr().err
     assert main(["export", "run", "--to", "models/shapes"]) == 0
     capsys.readouterr()
     assert main(["predict", "models/shapes", "elsewhere/circle/000.png", "--format", "json"]) == 0

@@ -1,4 +1,4 @@
-"""Runs, versions and predictions in a bucket of an S3 server, which may die, and whose writers may be killed."""
+"""Data, runs, versions and predictions in a bucket of an S3 server, which may die, and whose writers may be killed."""
 
 import io
 import os
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from highway_keras import from_preset
 from pipelines.core import mirror
 from pipelines.core import url as urls
 from pipelines.core.run import open_run
@@ -26,7 +27,7 @@ from pipelines.training import checkpoint
 from pipelines.verbs.cli import main
 from serving import bucket as buckets
 from serving import manifest, release
-from tests import tiny_model
+from tests import shapes, tiny_model
 from tests.killed_run import NEWEST, differences
 from tests.toy_data import ToyData
 
@@ -111,6 +112,9 @@ def test_objects_of_a_real_store_behave_like_those_in_memory(bucket, tmp_path):
     (place / "d").unlink()
     place.rmtree()
     assert bucket.keys() == []
+    for key in ("made/", "made/by/", "made/by/console"):
+        bucket.put(key, b"")
+    assert [str(one.url) for one in (Url(bucket.url) / "made").files()] == [f"{bucket.url}/made/by/console"]
 
 
 @pytest.mark.usefixtures("toy")
@@ -264,6 +268,45 @@ def test_predictions_survive_the_death_of_the_store(bucket, tmp_path, monkeypatc
     errors = [error and re.sub("^(images|more)", rf"{url}/\1", error) for error in whole.pop("error")]
     assert found.pop("error") == errors
     assert found == whole
+
+
+def test_a_run_on_data_in_a_bucket_goes_on_where_there_is_nothing_of_them(bucket, tmp_path, monkeypatch, capsys):
+    shapes.write(tmp_path / "shapes", 8)
+    bucket.upload(tmp_path / "shapes", "shapes")
+    net = from_preset("mnist_dense_50", depth=3, width=8, dropout=0.2, input_shape=(8, 8, 3), outputs=3)
+    net.save(tmp_path / "net.keras")
+    bucket.put("net.keras", (tmp_path / "net.keras").read_bytes())
+    url, whole, run, save = f"{bucket.url}/shapes", tmp_path / "whole", tmp_path / "run", checkpoint.save
+
+    def save_and_copy(folder, model, progress, origin):
+        save(folder, model, progress, origin)
+        if progress.step == 4:
+            # As a kill at this moment would leave it.
+            shutil.copytree(whole, run)
+
+    def move():
+        """Makes this another machine."""
+        shutil.rmtree(tmp_path / "cache")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", save_and_copy)
+        words = ["--epochs", "1", "--batch-size", "2", "--image-size", "8", "--from", f"{bucket.url}/net.keras"]
+        assert main(["train", *WORDS, *words, "--data", url, "--run", str(whole)]) == 0
+    name = open_run(run).config.data
+    assert re.fullmatch(f"{url}#[0-9a-f]{{16}}", name)
+    move()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert differences(whole, run) == []
+    shown = capsys.readouterr()
+    assert shown.out.count("downloading 24 objects (") == 2
+    assert f"starting from {bucket.url}/net.keras\n" in shown.out
+    assert f"{tmp_path}/cache" not in shown.out + shown.err
+
+    # Another object has the same size.
+    bucket.put("shapes/circle/000.png", bucket.get("shapes/circle/001.png"))
+    move()
+    assert main(["evaluate", str(run)]) == 2
+    assert f"{url} has changed, or is prepared with other options: its data were {name}," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

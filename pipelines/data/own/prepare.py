@@ -17,17 +17,18 @@ from rich.console import Console
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
+from pipelines.core.url import Url, is_url
 from pipelines.data import sources
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow, rows
+from pipelines.data.own import arrow, by_url, rows
 from pipelines.data.own import survey as surveys
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
-from pipelines.data.own.storing import SOURCE, data_name, progress_bar, store
+from pipelines.data.own.storing import SOURCE, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
 from pipelines.data.own.table_data import read_table, with_table
 from pipelines.data.parallel import fixed
-from pipelines.data.roots import INFO, refuse_missing
+from pipelines.data.roots import INFO, data_name, pinned, refuse_missing, unpinned
 from pipelines.data.sources import SizesError
 from serving.manifest import ConversionKind
 
@@ -187,14 +188,60 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config:
 def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     """Returns a configuration whose data can be trained on: its own data, or a prepared form of them.
 
+    Data at a URL are named by it, and by a digest of the prepared form. On every machine they are downloaded and
+    prepared as needed, and must then have this digest.
+
     Args:
         config: the configuration.
         data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.
         console: where to print progress, and what is unusual about the data.
 
     Raises:
-        UserError: the data cannot be read or prepared, or no net can be trained from them.
+        UserError: the data cannot be read or prepared, or no net can be trained from them; or what is at a URL has
+            changed.
     """
+    url, folder = unpinned(config.data)
+    if folder and (folder / INFO).is_file():
+        return config
+    with by_url.local(config.data, console) as path:
+        found = _resolved(config.model_copy(update={"data": path}), data_dir, console)
+    found = named(found, url)
+    if folder and found.data != config.data:
+        raise UserError(
+            f"{url} has changed, or is prepared with other options: its data were {config.data}, and are {found.data} "
+            f"now. Restore them, or start anew with --data {url}."
+        )
+    return found
+
+
+def named(prepared: Config, data: str) -> Config:
+    """Returns a configuration that names prepared data by the URL where they come from; the same for other data.
+
+    Args:
+        prepared: the configuration, with the folder of the prepared data.
+        data: path or URL of the data.
+    """
+    if not is_url(data):
+        return prepared
+    url, _ = unpinned(data)
+    return prepared.model_copy(update={"data": pinned(Url(url), Path(prepared.data))})
+
+
+def restore(config: Config, console: Console) -> None:
+    """Downloads and prepares the data of a run again, if they come from a URL and are not on this machine.
+
+    Args:
+        config: configuration of the run.
+        console: where to print progress.
+
+    Raises:
+        UserError: the data cannot be read, or have changed since.
+    """
+    if is_url(config.data):
+        resolved(config, None, console)
+
+
+def _resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     if is_table(config.data):
         return with_table(config, read_table(config), console)
     refuse_missing(config.data)

@@ -1,6 +1,5 @@
 """Stores the user's own data as a TFDS data set, complete or not at all."""
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,20 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pipelines.core.console import TimeLeftColumn
 from pipelines.core.errors import UserError, disk_is_full
-from pipelines.core.files import user_cache, write_text
+from pipelines.core.files import write_text
 from pipelines.data.catalog import silence
 from pipelines.data.own.item import Split
-from pipelines.data.roots import INFO, KNOWN
+from pipelines.data.roots import INFO, VERSION, own_folder
 
 # Description of where a data set comes from, next to the files of TFDS.
 SOURCE = "source.json"
-VERSION = "1.0.0"
-
-
-def data_name(path: Path) -> str:
-    """Returns the name of the data set: that of the file or folder, as TFDS takes it."""
-    name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_") or "data"
-    return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
 
 
 def store(
@@ -58,7 +50,7 @@ def store(
     Raises:
         UserError: the disk is full, or the cache is not writable.
     """
-    target = user_cache() / "own" / digest[:16] / name / VERSION
+    target = own_folder(digest, name)
     if (target / INFO).is_file():
         return target
     try:

@@ -17,7 +17,8 @@ from pipelines.data import sources
 from pipelines.data.own import rows
 from pipelines.data.own.item import Split
 from pipelines.data.own.rows import TableData
-from pipelines.data.own.storing import SOURCE, data_name, store
+from pipelines.data.own.storing import SOURCE, store
+from pipelines.data.roots import data_name
 from pipelines.data.sources import TableForm
 
 # Part of the digest: another number if tables are stored differently.

@@ -45,6 +45,31 @@ def has_images(table: Path) -> bool:
     return not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds)
 
 
+def paths(table: Path) -> set[str]:
+    """Returns the paths in the column of images of a table; none if it holds their content or has no such column.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    with reading(table):
+        if table.suffix.lower() == ".parquet":
+            schema = pq.read_schema(table)
+        else:
+            form = separated(table)
+            with pa_csv.open_csv(table, parse_options=form) as reader:
+                schema = reader.schema
+        by_name = {field.name.lower(): field for field in schema}
+        field = next((by_name[name] for name in IMAGE if name in by_name), None)
+        if field is None or not pa.types.is_string(field.type):
+            return set()
+        if table.suffix.lower() == ".parquet":
+            content = pq.read_table(table, columns=[field.name])
+        else:
+            options = pa_csv.ConvertOptions(include_columns=[field.name], strings_can_be_null=True)
+            content = pa_csv.read_csv(table, parse_options=form, convert_options=options)
+    return {*content[field.name].to_pylist()} - {None}
+
+
 @contextmanager
 def reading(table: Path) -> Iterator[None]:
     """Turns the errors of reading a table in the block into a `UserError`."""

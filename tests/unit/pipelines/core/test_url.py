@@ -76,6 +76,24 @@ def test_objects_are_written_read_copied_and_removed(bucket, tmp_path):
     assert bucket.files() == []
 
 
+def test_the_stamp_of_an_object_changes_with_its_content(bucket):
+    (bucket / "x" / "a").write_bytes(b"1")
+    (bucket / "x" / "b").write_bytes(b"1")
+    before = (bucket / "x").files()
+    assert (bucket / "x").files() == before
+    (bucket / "x" / "b").write_bytes(b"2")
+    after = (bucket / "x").files()
+    assert [one.stamp == other.stamp for one, other in zip(before, after, strict=True)] == [True, False]
+
+
+def test_bytes_are_counted_while_they_arrive(bucket, tmp_path):
+    (bucket / "a").write_bytes(b"content")
+    (bucket / "b").write_bytes(b"more")
+    counts = []
+    fetch([(bucket / "a", tmp_path / "a"), (bucket / "b", tmp_path / "b")], counts.append)
+    assert sum(counts) == 11
+
+
 def test_only_one_process_creates_an_object(bucket):
     (bucket / "claim").create()
     with pytest.raises(FileExistsError):

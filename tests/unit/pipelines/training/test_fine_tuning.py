@@ -5,6 +5,7 @@ import pytest
 
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
+from pipelines.core.url import Url, location
 from pipelines.training import net
 from pipelines.training.fine_tuning import assign
 from tests.toy_data import ToyData, toy_config
@@ -35,6 +36,25 @@ def test_a_net_starts_from_another(trained):
     assert not all(equal(model, source))
     assert assign(model, path) is None
     assert all(equal(model, source))
+
+
+def test_a_net_starts_from_another_in_a_bucket(trained):
+    source, path = trained
+    bucket = Url("memory://fine-tuning")
+    (bucket / "nets" / path.name).put(path)
+    (bucket / "runs" / "x" / "config.json").write_bytes(b"{}")
+    model = made()
+    assert assign(model, bucket / "nets" / path.name) is None
+    assert all(equal(model, source))
+    other = made(depth=5)
+    for place, message in (
+        ("nets/trained.keras", "the net in memory://fine-tuning/nets/trained.keras has 3x12x12"),
+        ("nets/none.keras", "there is no net in memory://fine-tuning/nets/none.keras"),
+        ("runs/mnist_dense_50", "there is no net in memory://fine-tuning/runs/mnist_dense_50"),
+        ("runs/x", "memory://fine-tuning/runs/x is not a run directory"),
+    ):
+        with pytest.raises(UserError, match=message):
+            assign(other, location(f"{bucket}/{place}"))
 
 
 def test_another_number_of_classes_gets_a_new_last_layer(trained):
