@@ -92,7 +92,8 @@ def _write(name: str | None, like: str | None) -> None:
         raise UserError("a new recipe needs a file and a start: highway recipes new mine.json --like cifar10_19")
     path = Path(name)
     if path.suffix != ".json":
-        raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {name}.json --like {like}")
+        json = path.with_suffix(".json") if path.suffix in {".yaml", ".yml", ".toml", ".py"} else f"{name}.json"
+        raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {json} --like {like}")
     recipes.write(recipes.like(recipes.named_recipe(like), path.stem), path)
     sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: highway train {path}\n")
 

@@ -55,6 +55,12 @@ def test_only_a_recipe_with_a_search_space_shows_its_bounds(capsys, monkeypatch)
     assert "highway tune" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("name", "meant"), [("mine", "mine"), ("mine.yaml", "mine"), ("v1.2", "v1.2")])
+def test_a_recipe_file_of_another_kind_is_named_anew(name, meant):
+    with pytest.raises(UserError, match=rf"Did you mean: highway recipes new {re.escape(meant)}\.json --like demo$"):
+        main(["new", name, "--like", "demo"])
+
+
 def test_nothing_is_cut_without_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     main(["list"])
