@@ -130,6 +130,7 @@ lock: install-dev  ## Resolve the dependencies anew
 	$(COMPILE) $(UNIVERSAL) --constraint requirements/cpu.lock setup.cfg --extra gpu --output-file requirements/gpu.lock
 	$(COMPILE) $(UNIVERSAL) --constraint requirements/cpu.lock setup.cfg --extra jax --extra dev --output-file requirements/dev.lock
 	$(COMPILE) $(AS_INSTALLED) setup.cfg --extra jax --extra cluster --extra s3 --extra gs --output-file requirements/cluster.lock
+	echo 'ray[default]' | $(COMPILE) $(AS_INSTALLED) --constraint requirements/cluster.lock - --output-file requirements/kuberay.lock
 	$(COMPILE) $(AS_INSTALLED) requirements/serving.in requirements/tracing.in requirements/buckets.in \
 	    --output-file requirements/serving.lock
 	$(COMPILE) $(AS_INSTALLED) requirements/docs.in --output-file requirements/docs.lock
