@@ -107,8 +107,8 @@ def test_a_ray_job_runs_the_program(name, tmp_path):
 def test_the_nodes_of_a_ray_job_are_safe_and_know_their_cores(name):
     spec = RAY[name]["spec"]["rayClusterSpec"]
     assert spec["authOptions"] == {"mode": "token"}
-    for name in ("cluster", "kuberay"):
-        assert f"ray=={spec['rayVersion']} " in (ROOT / "requirements" / f"{name}.lock").read_text()
+    for lock in ("cluster.lock", "kuberay.lock"):
+        assert f"ray=={spec['rayVersion']} " in (ROOT / "requirements" / lock).read_text()
     groups = {"head": spec["headGroupSpec"], "workers": spec["workerGroupSpecs"][0]}
     assert groups["head"]["rayStartParams"]["num-cpus"] == "0"
     pods = {group: one["template"]["spec"]["containers"][0] for group, one in groups.items()}

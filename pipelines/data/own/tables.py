@@ -36,11 +36,7 @@ def has_images(table: Path) -> bool:
         UserError: the table cannot be read.
     """
     with reading(table):
-        if table.suffix.lower() == ".parquet":
-            schema = pq.read_schema(table)
-        else:
-            with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
-                schema = reader.schema
+        schema = _schema(table)
     kinds = (field.type for field in schema if field.name.lower() in IMAGE)
     return not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds)
 
@@ -52,13 +48,7 @@ def paths(table: Path) -> set[str]:
         UserError: the table cannot be read.
     """
     with reading(table):
-        if table.suffix.lower() == ".parquet":
-            schema = pq.read_schema(table)
-        else:
-            form = separated(table)
-            with pa_csv.open_csv(table, parse_options=form) as reader:
-                schema = reader.schema
-        by_name = {field.name.lower(): field for field in schema}
+        by_name = {field.name.lower(): field for field in _schema(table)}
         field = next((by_name[name] for name in IMAGE if name in by_name), None)
         if field is None or not pa.types.is_string(field.type):
             return set()
@@ -66,8 +56,15 @@ def paths(table: Path) -> set[str]:
             content = pq.read_table(table, columns=[field.name])
         else:
             options = pa_csv.ConvertOptions(include_columns=[field.name], strings_can_be_null=True)
-            content = pa_csv.read_csv(table, parse_options=form, convert_options=options)
+            content = pa_csv.read_csv(table, parse_options=separated(table), convert_options=options)
     return {*content[field.name].to_pylist()} - {None}
+
+
+def _schema(table: Path) -> pa.Schema:
+    if table.suffix.lower() == ".parquet":
+        return pq.read_schema(table)
+    with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
+        return reader.schema
 
 
 @contextmanager
