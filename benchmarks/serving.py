@@ -112,7 +112,7 @@ BENCHMARK = Benchmark("serving", "How many requests per second do endpoints answ
 
 
 def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dense", conversion: str = "") -> Path:
-    """Trains a net for an epoch and exports it, once per session; a dense one of 5 layers if quick.
+    """Trains a net for an epoch and exports it, once per session; if quick, one dense net of 5 layers for all.
 
     Args:
         session: the run.
@@ -123,10 +123,12 @@ def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dens
     Returns:
         The version.
     """
+    depth: tuple[str, ...] = ()
+    if session.quick:
+        # Without what is slow to convert: many layers, and the graph from image files to digits.
+        name, depth, conversion = "dense", ("--model.depth", "5"), "natural"
     run, version = session.folder / "runs" / name, session.folder / "models" / name / "1"
     if not version.exists():
-        # Quick runs omit what is slow to convert: many layers, and the graph from image files to digits.
-        depth, conversion = (("--model.depth", "5"), "natural") if session.quick else ((), conversion)
         kind = ("--pictures", conversion) if conversion else ()
         train = ("train", recipe, *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
         export = ("export", str(run), "--to", str(version.parent), *kind)
