@@ -21,7 +21,7 @@ CONTESTANTS = (OURS, PLAIN)
 CORNERS = {"circle": 40, "square": 4, "triangle": 3}
 # Images of each shape in each split.
 IMAGES, QUICK_IMAGES = {"train": 120, "val": 20, "test": 200}, {"train": 4, "val": 2, "test": 2}
-ROUNDS = 5
+ROUNDS = 3
 MINUTES, QUICK_MINUTES = 1.0, 0.01
 # Approximate seconds of a process besides its training.
 START_COST = 12.0
