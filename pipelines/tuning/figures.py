@@ -81,7 +81,8 @@ def draw_parallel(figure: Figure, plan: SearchPlan, state: SearchState, title: s
         for mark, text in marks:
             axes.plot([place, place + 0.03], [mark, mark], color=GREY, lw=0.8, zorder=4)
             axes.text(place + 0.06, mark, text, fontsize=9, va="center", ha="left", zorder=4, bbox=box)
-    axes.set_xticks(range(len(labels)), [*(name.replace("_", " ") for name in names), _score(state, "\n")])
+    heads = [*(name.replace("_", " ") for name in names), state.objective.label.replace(" ", "\n")]
+    axes.set_xticks(range(len(labels)), heads)
     axes.tick_params(length=0)
     each = f"one of {len(trials)} settings, by its longest trial" if "epochs" in names else "a trial"
     gap = ", with a gap where its net has no gates" if any(np.isnan(share).any() for share in shares) else ""
@@ -109,7 +110,7 @@ def draw_importance(figure: Figure, measured: Importance, state: SearchState, ti
     axes.set_xlabel(f"error added by shuffling it{', in percentage points' if points else ''}")
     error = f"{measured.error * 100:.2g} percentage points" if points else ticks.short(measured.error, 3)
     notes = [
-        f"Random forests predict the {_score(state)} of {measured.settings} held-out settings:",
+        f"Random forests predict the {state.objective.label} of {measured.settings} held-out settings:",
         f"mean error {error}, R² {measured.r2:.2f} (1 is perfect, 0 or less no better than the mean).",
         "A bar is the error added by shuffling the values of one hyperparameter.",
     ]
@@ -157,7 +158,3 @@ def _line(row: np.ndarray) -> np.ndarray:
         places = np.concatenate([places[:place], around, places[place + 1 :]])
         row = np.concatenate([row[:place], reached, row[place + 1 :]])
     return np.column_stack([places, row])
-
-
-def _score(state: SearchState, space: str = " ") -> str:
-    return f"validation{space}{state.objective.name.removeprefix('val_')}"

@@ -105,7 +105,8 @@ class SearchProgress:
             if trial.over and trial.number not in self._reported:
                 self._reported.add(trial.number)
                 values = " ".join(f"{name}={short(value)}" for name, value in self.plan.effective(trial.values).items())
-                score = trial.reason if trial.score is None else f"{state.objective.name} {trial.score:.6g}"
+                objective = state.objective
+                score = trial.reason if trial.score is None else f"{objective.label} {objective.text(trial.score)}"
                 progress = summary(self.plan, state, self.workers, time.time())
                 self.say(f"trial {trial.number}  {score}  {values}  {trial.seconds:.0f} s  {progress}")
 
@@ -120,7 +121,7 @@ def summary(plan: SearchPlan, state: SearchState, workers: int, now: float) -> s
     parts += [f"{waiting} waiting"] if waiting else []
     if state.ranked:
         best = state.ranked[0]
-        parts.append(f"best {best.score:.4g} (trial {best.number})")
+        parts.append(f"best {state.objective.text(best.score)} (trial {best.number})")
     left = time_left(plan, state, workers, now)
     parts += [f"about {durations.clock(left)} left"] if left else []
     return ", ".join(parts)
@@ -148,7 +149,7 @@ def render(
     trials = [*running, *state.ranked[:SHOWN], *failed[-2:]][:room]
     values = [plan.effective(trial.values) for trial in trials]
     sampled = {name: [short(row.get(name, "")) for row in values] for name in names}
-    progress = zip(*(_progress(plan, trial, state.root(trial), folder, now) for trial in trials), strict=True)
+    progress = zip(*(_progress(plan, state, trial, folder, now) for trial in trials), strict=True)
     others = dict(zip(("epoch", state.objective.name, "time"), progress, strict=False))
     others["trial"] = tuple(trial.number for trial in trials)
     hidden: list[str] = []
@@ -204,13 +205,13 @@ def _width(name: str, cells: Iterable[str]) -> int:
     return max(map(len, [*HEADS.get(name, name).split("\n"), *cells]))
 
 
-def _progress(plan: SearchPlan, trial: Trial, root: Trial, folder: Path, now: float) -> tuple[str, str, str]:
+def _progress(plan: SearchPlan, state: SearchState, trial: Trial, folder: Path, now: float) -> tuple[str, str, str]:
     whole = trial.epochs or plan.config.epochs
     if trial.score is not None:
-        return str(whole), f"{trial.score:.4f}", durations.clock(trial.seconds)
+        return str(whole), state.objective.text(trial.score), durations.clock(trial.seconds)
     if trial.status in ("failed", "waiting"):
         return "", trial.status, durations.clock(trial.seconds)
-    done = _epochs(folder / "trials" / root.number / "metrics.csv")
+    done = _epochs(folder / "trials" / state.root(trial).number / "metrics.csv")
     return f"{done}/{whole}", "running", durations.clock(trial.seconds + now - trial.since)
 
 

@@ -100,7 +100,7 @@ def recipe(plan: SearchPlan, state: SearchState, trial: Trial) -> Recipe:
     config = config.model_copy(update={"recipe": name})
     completed = sum(other.score is not None for other in state.trials)
     extreme = "highest" if state.objective.direction == "max" else "lowest"
-    found = f"{state.objective.name} {trial.score:.6g}, the {extreme}"
+    found = f"{state.objective.label} {state.objective.text(trial.score)}, the {extreme}"
     label = f" ({plan.label})" if plan.label else ""
     # A trial that stopped at a rung becomes a recipe with the full schedule, which begins the same way.
     rounds = f" after {trial.epochs} epochs" if trial.epochs and trial.epochs < config.epochs else ""
@@ -132,7 +132,8 @@ def report(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> l
     for net, trial in winners(plan, state).items():
         names = (name for name in plan.effective(trial.values) if name != "net")
         values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in names)
-        lines.append(f"{net}: best {state.objective.name} {trial.score:.6g}, trial {trial.number}: {values}")
+        found = f"{state.objective.label} {state.objective.text(trial.score)}"
+        lines.append(f"{net}: best {found}, trial {trial.number}: {values}")
     first = next(iter(files.values()))
     lines.append(f"trials {first.parent / 'trials.csv'}, figures {first.parent / 'figures'}")
     lines.append(f"next: highway train {first}; tensorboard --logdir {first.parent / 'tensorboard'}")

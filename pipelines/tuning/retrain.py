@@ -66,7 +66,7 @@ def retrain(
     write_text(folder / "retrained.csv", csv_text([head, *cells]))
     for net in recipes:
         scores = [row[2] for row in rows if row[0] == net and row[2] is not None]
-        best = f"best {objective.name} {_spread(scores)}"
+        best = f"best {objective.label} {_spread(scores, objective)}"
         say(console, f"{net} retrained: {best} (n = {len(scores)} of {seeds}, seeds from 0)")
     return folder / "retrained.csv"
 
@@ -79,7 +79,7 @@ def retrain_on_node(task: TrainTask) -> None:
 
 def _outcome(run: Run, objective: Objective) -> str:
     score, _ = _score(run, objective)
-    outcome = "diverged" if run.record.state == "diverged" else f"best {objective.name} {score:.6g}"
+    outcome = "diverged" if run.record.state == "diverged" else f"best {objective.label} {objective.text(score)}"
     return f"{outcome}, {clock(run.record.seconds)}"
 
 
@@ -87,7 +87,9 @@ def _score(run: Run, objective: Objective) -> tuple[float | None, float | None]:
     return run.record.metrics.get(f"best_{objective.name}"), run.record.metrics.get("best_epoch")
 
 
-def _spread(scores: list[float]) -> str:
+def _spread(scores: list[float], objective: Objective) -> str:
     if len(scores) < 2:
-        return "".join(f"{score:.6g}" for score in scores) or "none: every run diverged"
-    return f"{statistics.mean(scores):.6g} ± {statistics.stdev(scores):.2g}"
+        return "".join(map(objective.text, scores)) or "none: every run diverged"
+    # Without a unit: that of the mean.
+    spread = objective.text(statistics.stdev(scores)).rstrip("%")
+    return f"{objective.text(statistics.mean(scores))} ± {spread}"

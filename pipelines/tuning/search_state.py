@@ -32,6 +32,17 @@ class Objective:
     direction: Literal["max", "min"]
     """"max" if higher is better."""
 
+    @property
+    def label(self) -> str:
+        """Its name in sentences, such as "validation accuracy"."""
+        return f"validation {self.name.removeprefix('val_')}"
+
+    def text(self, score: float | None) -> str:
+        """Formats a score: accuracies as percentages, like everywhere else; nothing if there is none."""
+        if score is None:
+            return ""
+        return f"{score:.2%}" if self.name == "val_accuracy" else f"{score:.4f}"
+
     def key(self, score: float) -> float:
         """A sort key that puts the best score first."""
         return -score if self.direction == "max" else score

@@ -97,7 +97,7 @@ def test_a_finished_search_is_found_finished_with_its_retrained_winner(unpacked,
     before, trials = times(folder), rows(folder / "trials.csv")
     assert main([*TUNE, "--to", str(folder)]) == 0
     assert times(folder) == before
-    assert "retrained: best val_accuracy" in capsys.readouterr().out
+    assert "retrained: best validation accuracy" in capsys.readouterr().out
     assert [row["val_accuracy"] for row in rows(folder / "trials.csv")] == [row["val_accuracy"] for row in trials]
     assert main(["evaluate", str(folder / "retrained" / "mnist_dense_50-seed-0")]) == 0
 

@@ -195,7 +195,7 @@ def test_a_search_leaves_its_table_its_winner_and_figures(toy, tmp_path, untrain
 
     # A finished search is only summarized again, without starting a process.
     untrained.submit = lambda *_: pytest.fail("nothing is left to run")
-    assert "best val_accuracy" in said_by(search)
+    assert "best validation accuracy" in said_by(search)
 
 
 def test_a_deadline_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypatch, untrained):
@@ -212,7 +212,7 @@ def test_a_deadline_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypatc
     untrained.choose = choose
     said = said_by(search, minutes=1, retrain=2)
     assert "stopped at the deadline after 2 trials; repeat the command to resume" in said
-    assert "best val_accuracy" in said
+    assert "best validation accuracy" in said
     assert "the winner is retrained once all trials are done" in said
     assert [row["status"] for row in table(search.folder)] == ["completed", "completed", "running"]
     with pytest.raises(UserError, match=r"no trial finished before the deadline. Repeat the command to resume"):
@@ -284,7 +284,7 @@ def test_a_search_stops_on_a_signal_and_retrains_the_best_at_its_end(start, tmp_
     assert all(trial in read(folder).trials for trial in done)
     assert not list(folder.glob("trials/*/*.keras"))
     assert "2 of 2 runs" in output
-    assert "toy retrained: best val_accuracy" in output
+    assert "toy retrained: best validation accuracy" in output
     with (folder / "retrained.csv").open(newline="") as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
 

@@ -137,7 +137,7 @@ def test_a_net_comes_from_a_function_of_the_users_own(own):
     ("preset", "message"),
     [
         ("nowhere:small", "no module nowhere"),
-        ("mynets:large", "has no function large"),
+        ("mynets:large", "has no function large. It has: .*small"),
         ("mynets:number", "not a function"),
         ("broken:small", "ZeroDivisionError"),
         ("mynets:nothing", "built keras.Model. Received: NoneType"),

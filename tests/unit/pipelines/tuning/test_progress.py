@@ -21,7 +21,7 @@ def test_a_search_in_a_line():
     waiting = replace(RUNNING, number="3", status="waiting")
     state = replace(STATE, trials=(*STATE.trials, waiting))
     said = summary(toy_plan(trials=8), state, 1, 105.0)
-    assert said == "2 of 8 trials, 1 failed, 1 waiting, best 0.5 (trial 0), about 1:25 left"
+    assert said == "2 of 8 trials, 1 failed, 1 waiting, best 50.00% (trial 0), about 1:25 left"
 
 
 def lines_of(plan, state, folder, width, height=40):
@@ -36,11 +36,11 @@ def test_the_table_has_trial_hyperparameters_objective_and_time(tmp_path):
     run.mkdir(parents=True)
     (run / "metrics.csv").write_text("epoch,loss\n1,2.0\n")
     lines = lines_of(toy_plan(trials=8), STATE, tmp_path, 80)
-    assert lines[0] == "2 of 8 trials, 1 failed, best 0.5 (trial 0), about 1:25 left"
+    assert lines[0] == "2 of 8 trials, 1 failed, best 50.00% (trial 0), about 1:25 left"
     assert lines[1].split() == ["learning", "activ-", "gate", "validation"]
     assert lines[2].split() == ["trial", "rate", "ation", "bias", "epoch", "accuracy", "time"]
     assert lines[3].split() == ["2", "0.1", "relu", "-2", "1/2", "running", "0:05"]
-    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "0.5000", "0:10"]
+    assert lines[4].split() == ["0", "0.1", "relu", "-2", "2", "50.00%", "0:10"]
     assert lines[5].split() == ["1", "0.1", "relu", "-2", "failed", "0:20"]
     assert lines[6] == "failed: 1 x dead gates: all"
 
@@ -60,7 +60,7 @@ def test_the_papers_search_fits_on_80_columns(tmp_path):
     lines = lines_of(study_plan(0.01), state, tmp_path, 80, 24)
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
-    assert "000   highway-100  0.00123 0.0796 0.923 relu     -2     4     0.9700 1:06:40" in lines
+    assert "000   highway-100  0.00123 0.0796 0.923 relu     -2     4     97.00% 1:06:40" in lines
 
 
 def test_omitted_columns_are_named_and_constant_values_have_none(tmp_path):
@@ -68,10 +68,10 @@ def test_omitted_columns_are_named_and_constant_values_have_none(tmp_path):
     state = toy_state(toy_trial(0, 0.5, depth=4, precision="float32"))
     plan = toy_plan(space=space)
     wide = lines_of(plan, state, tmp_path, 80)
-    assert wide[3].split() == ["0", "0.1", "-2", "4", "float32", "2", "0.5000", "0:10"]
+    assert wide[3].split() == ["0", "0.1", "-2", "4", "float32", "2", "50.00%", "0:10"]
     assert wide[4:] == ["in all trials: activation relu"]
     narrow = lines_of(plan, state, tmp_path, 45)
-    assert any(line.split() == ["0", "0.1", "-2", "2", "0.5000", "0:10"] for line in narrow)
+    assert any(line.split() == ["0", "0.1", "-2", "2", "50.00%", "0:10"] for line in narrow)
     assert narrow[-1].startswith("no room for depth, precision")
 
 

@@ -53,7 +53,7 @@ def test_the_winner_is_a_recipe_that_train_takes(tmp_path):
     assert config.optimizer.learning_rate == 0.25
     recipe = results.recipe(plan, state, state.trials[1])
     assert recipe.search == SPACE
-    assert "val_accuracy 0.9, the highest of 3 completed trials" in recipe.measured
+    assert "validation accuracy 90.00%, the highest of 3 completed trials" in recipe.measured
 
 
 def test_each_net_of_a_study_has_its_winner(tmp_path):
@@ -139,3 +139,12 @@ def test_a_net_without_gates_has_no_gate_bias(tmp_path, net, biased):
     assert shown["net"] == net
     assert ("transform_bias" in shown) == biased
     assert "epochs" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "text"),
+    [("val_accuracy", 0.97654, "validation accuracy 97.65%"), ("val_loss", 0.123456, "validation loss 0.1235")],
+)
+def test_scores_are_written_as_in_training(name, score, text):
+    objective = Objective(name, "max")
+    assert f"{objective.label} {objective.text(score)}" == text
