@@ -45,7 +45,7 @@ def run(session: Session) -> Iterator[Row]:
                         shares[contestant.name].append(100 * answer.more["accuracy"])
             session.spent(_cost(session) / 2, f"{where}: {contestant.name} has ended")
     count = sum(len(CORNERS) * images[split] for split in ("train", "val"))
-    measure = f"test images right after {minutes:g} minutes on {count} images of three shapes"
+    measure = f"test images right after {minutes:g} min on {count} images of three shapes"
     template = Row("own_images", measure, "%", data="drawn")
     for contestant in CONTESTANTS:
         if found := shares[contestant.name]:
