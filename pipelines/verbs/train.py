@@ -26,7 +26,10 @@ from pipelines.training.processes.host import HostTask, train_together
 from pipelines.training.train import find_rate, resume, train
 
 TRAIN = "highway train"
-_RESUME_ALONE = "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields."
+_RESUME_ALONE = (
+    "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields. To train a finished run "
+    "longer, start another one from it: highway train RUN/config.json --from RUN --epochs N --run NEW"
+)
 _HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
        highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
 
