@@ -87,7 +87,7 @@ class _Plan(NamedTuple):
     target: str
     """Column that is predicted; empty for images."""
     calibrated: bool
-    """Whether there are probabilities to calibrate."""
+    """True if the net has probabilities to calibrate."""
 
 
 def _for_images(config: Config, minutes: float, side: int | None, run: Path | None, console: Console) -> _Plan:

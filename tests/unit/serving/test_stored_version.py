@@ -1,4 +1,4 @@
-"""What a small object may cost; listings and downloads are tested by their users, in `test_bucket.py` and elsewhere."""
+"""The limit on the size of small objects; `test_bucket.py` and others test listings and downloads."""
 
 import pytest
 
