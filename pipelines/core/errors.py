@@ -63,6 +63,10 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
+# More names than these are listed only if none of them is near the one that was asked for.
+LISTED = 15
+
+
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     """Returns the error for an unknown name, which suggests the nearest one.
 
@@ -76,8 +80,10 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     """
     choices = sorted(choices)
     close = nearest(name, choices)
-    hint = f"Did you mean '{close}'? " if close else ""
-    return UserError(f"there is no {kind} '{name}'. {hint}Choices: {', '.join(choices)}.")
+    hints = [f"Did you mean '{close}'?"] if close else []
+    if not close or len(choices) <= LISTED:
+        hints.append(f"Choices: {', '.join(choices)}.")
+    return UserError(f"there is no {kind} '{name}'. {' '.join(hints)}")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:

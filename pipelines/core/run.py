@@ -333,7 +333,10 @@ def model_file(run: Run, weights: Weights) -> Path:
     if run.record.state == "diverged":
         raise UserError(f"{run.path} has no model: its training diverged. Train again with a lower learning rate.")
     if run.record.state == "running":
-        raise UserError(f"{run.path} is unfinished: there is no {path.name} yet. Finish it with --resume {run.path}.")
+        raise UserError(
+            f"{run.path} is unfinished: there is no {path.name} yet. "
+            f"Finish it with `highway train --resume {run.path}`."
+        )
     raise UserError(f"{path} is missing although the run is finished. Restore it from a copy, or train again.")
 
 

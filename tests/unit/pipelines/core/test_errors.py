@@ -12,6 +12,14 @@ def test_unknown_names_the_nearest_and_all_choices():
     )
 
 
+def test_unknown_lists_many_choices_only_if_none_is_near():
+    many = [f"mnist_dense_{depth}" for depth in range(20)]
+    assert str(unknown("recipe", "mnist_dens_7", many)) == (
+        "there is no recipe 'mnist_dens_7'. Did you mean 'mnist_dense_7'?"
+    )
+    assert str(unknown("recipe", "zzz", many)).endswith("mnist_dense_9.")
+
+
 def test_unknown_proposes_nothing_without_a_similar_name():
     assert "Did you mean" not in str(unknown("verb", "zzz", ["train", "export"]))
 
