@@ -171,7 +171,8 @@ def _check_model(to: Path, run: Run) -> None:
 
 
 def _described(shape: Sequence[int], labels: Sequence[str], multi_label: bool) -> str:
-    answers = f"{len(labels)} classes ({', '.join(labels[:3])}, ...)" if labels else "a number"
+    more = ", ..." if len(labels) > 3 else ""
+    answers = f"{len(labels)} classes ({', '.join(labels[:3])}{more})" if labels else "a number"
     if multi_label:
         answers = f"any number of {answers}"
     return f"{answers} and inputs of {' x '.join(map(str, shape))}"

@@ -29,6 +29,11 @@ End = Literal["finished", "stopped", "failed"]
 # Names of the run in each tracker.
 FILE = "trackers.json"
 PROJECT = "highway"
+# What is usually not set when a tracker cannot be used.
+SETTING: Mapping[TrackerName, str] = {
+    "mlflow": "MLFLOW_TRACKING_URI to the address of a server",
+    "wandb": "WANDB_API_KEY, or WANDB_MODE=offline,",
+}
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,8 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
     except Exception as error:
         # Whatever a client raises: there may be no server, no such project, or no key.
         raise UserError(
-            f"{name} cannot be used: {_first_line(error)} The run is kept; resume it without --track, or correct the "
-            f"settings of {name}: highway train --resume {run.path}"
+            f"{name} cannot be used: {_first_line(error)} The run is kept; resume it without --track, or set "
+            f"{SETTING[name]} and resume it: highway train --resume {run.path}"
         ) from None
     write_text(path, json.dumps({**known, name: tracker.name}) + "\n")
 
