@@ -154,7 +154,8 @@ def stretching(images: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
 def equalization(images: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
     """Spreads the values of each channel evenly over the range, keeping their order."""
     batch, height, width, channels = tf.unstack(tf.shape(images))
-    planes = tf.reshape(tf.transpose(tf.cast(tf.round(images), tf.int32), [0, 3, 1, 2]), [-1, height * width])
+    # Transposed as floats: oneDNN prints an error message about integers on processors without all of AVX-512.
+    planes = tf.cast(tf.round(tf.reshape(tf.transpose(images, [0, 3, 1, 2]), [-1, height * width])), tf.int32)
     slots = tf.range(tf.shape(planes)[0])[:, None] * LEVELS + planes
     counts = tf.math.unsorted_segment_sum(
         tf.ones_like(tf.reshape(slots, [-1]), tf.float32), tf.reshape(slots, [-1]), batch * channels * LEVELS
