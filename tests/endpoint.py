@@ -93,7 +93,9 @@ class Endpoint:
         eventually(written, 60)
         self.grpc = written()[2]
         url = f"http://127.0.0.1:{written()[1]}"
-        eventually(lambda: is_loaded(httpx.get(f"{url}/v2/health/ready", timeout=60)), 60)
+        # Without certificates, which take longer to load than the endpoint takes to answer.
+        with httpx.Client(base_url=url, timeout=60, verify=False) as client:
+            eventually(lambda: is_loaded(client.get("/v2/health/ready")), 60)
         return url
 
     def __enter__(self) -> Self:

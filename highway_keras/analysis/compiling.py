@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
+import numpy as np
 
 from highway_keras.layers import HighwayStack
 
@@ -30,6 +31,25 @@ class Program(keras.Model):
         """
         with _loop_errors(), _unchanged_random_state(), self._kept_weights():
             return super().predict(*args, **kwargs)
+
+    def outputs(self, x: Any, batch_size: int | None) -> Any:
+        """Predicts like `predict`, but arrays on TensorFlow without the dataset that takes longer than a small net.
+
+        Args:
+            x: inputs as for `predict`.
+            batch_size: examples per step; None if `x` is already batched.
+
+        Returns:
+            The outputs for all of `x`.
+
+        Raises:
+            ValueError: if a highway layer is called inside a loop.
+        """
+        one_device = keras.backend.backend() == "tensorflow" and self.distribute_strategy.num_replicas_in_sync == 1
+        if not (one_device and isinstance(x, np.ndarray) and x.dtype == keras.config.floatx() and batch_size):
+            return self.predict(x, batch_size=batch_size, verbose=0)
+        batches = [self.predict_on_batch(x[start : start + batch_size]) for start in range(0, len(x), batch_size)]
+        return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Predicts one batch; see `predict`."""

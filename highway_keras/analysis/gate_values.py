@@ -61,7 +61,7 @@ class GateModel(compiling.Program):
         empty = any(np.shape(array)[:1] == (0,) for array in keras.tree.flatten(x) if hasattr(array, "shape"))
         if empty or (isinstance(x, list) and not x):
             raise ValueError("There are no gates to read: x contains no examples.")
-        values = self.predict(x, batch_size=batch_size, verbose=0)
+        values = self.outputs(x, batch_size)
         return {layer: gate for name in self.layer_names for layer, gate in self._split_stack(name, values[name])}
 
     def _split_stack(self, name: str, gate: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:

@@ -116,12 +116,12 @@ def _passes(activations: Activations) -> tuple[Callable[..., Any], Callable[...,
         block = block * scale[0] if scale else block
         return activations.block(block + bias), activations.gate(gate + gate_bias), inputs
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def forward(*arguments: Any) -> Any:
         block, transform, inputs = widened(*arguments)
         return ops.cast(blend(block, inputs, transform, None), arguments[4].dtype)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def backward(upstream: Any, *arguments: Any) -> list[Any]:
         block, transform, inputs = widened(*arguments)
         derivatives = DERIVATIVES[activations.block], DERIVATIVES[activations.gate]

@@ -63,7 +63,8 @@ class Browser:
         until = time.monotonic() + seconds
         while not self.driver.execute_script(script, *values):
             assert time.monotonic() < until, f"timed out: {script} {values}; {self.get('message').text}"
-            time.sleep(0.02)
+            # Each question is answered by four processes.
+            time.sleep(0.1)
 
     def choose(self, which: str, text: str) -> None:
         """Chooses an option of a list by its text."""

@@ -18,7 +18,11 @@ PROGRAM = (sys.executable, "-m", "tests.toy_train")
 STACK = """mnist_dense_50 --model.depth 3 --model.width 8 --model.dropout 0.2 --augment.pad 2 --epochs 5
     --batch-size 20 --optimizer.ema 0.9 --schedule.kind cosine --schedule.warmup-steps 5 --steps-per-execution 2
     --precision mixed_float16 --checkpoint-steps 1"""
-CONVOLUTIONS = """mnist_conv_16 --model.width 4 --model.dropout 0.2 --augment.pad 2 --epochs 5 --batch-size 20
+# A third of the recipe's layers, of every kind that it has: each started process traces them anew.
+CONVOLUTIONS = """mnist_conv_16 --model.stages
+    {"filters":4,"entry":5,"padding":"valid","blocks":[3],"pool":[3,2],"dropout":0.3}
+    {"filters":4,"entry":null,"blocks":[3],"pool":[2,2],"dropout":0.5}
+    --model.dropout 0.2 --augment.pad 2 --epochs 5 --batch-size 20
     --optimizer.ema 0.9 --schedule.kind cosine --schedule.warmup-steps 5
     --precision mixed_bfloat16 --checkpoint-steps 1"""
 KILLS = 2
