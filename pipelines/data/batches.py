@@ -20,6 +20,8 @@ from pipelines.data.sources import Examples, describe, load
 from pipelines.data.stream import Stream
 
 WARM_UP, SECONDS = 0.5, 3.0
+# Conditions and loops here are TensorFlow's own: AutoGraph would spend most of the tracing time looking for Python's.
+plain = tf.autograph.experimental.do_not_convert
 
 
 def training(
@@ -72,6 +74,7 @@ def training(
         raise UserError(f"{hosts} hosts cannot mix images of a batch of {batch_size}. Use a multiple of {2 * hosts}.")
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
+    @plain
     def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
         if augment.rand_augment:
@@ -177,6 +180,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         model.evaluate(evaluation(load("cifar10", "test"), fitted, batch_size=500, classes=10))
     """
 
+    @plain
     def finish(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return apply(fitted, images), _targets(fitted, labels, classes)
 
@@ -254,6 +258,7 @@ def _from_memory(
     """Yields the number, the images (uint8) and the labels of each step; with `members`, classes are balanced."""
     images, labels = _tensors(examples)
 
+    @plain
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         places = positions(step, batch_size)[part]
         indices = balanced_at(places, members, seed) if members else examples_at(places, len(examples), seed)
