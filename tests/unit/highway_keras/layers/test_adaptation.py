@@ -192,7 +192,7 @@ def test_int8_keeps_the_accuracy_of_a_trained_net():
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
-    model.fit(x[:4000], y[:4000], batch_size=64, epochs=8, verbose=0)
+    model.fit(x[:4000], y[:4000], batch_size=100, epochs=4, verbose=0)
     before = model.evaluate(x[4000:], y[4000:], verbose=0)[1]
     model.layers[1].quantize("int8")
     model.compile(loss=loss, metrics=["accuracy"])
