@@ -41,6 +41,7 @@ if backend != "tensorflow":
     sys.modules["tensorflow"] = None
 
 sys.modules["matplotlib"] = None
+without_matplotlib = ""
 try:
     import highway_keras.analysis.plots
 except ImportError as error:
