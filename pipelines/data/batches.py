@@ -22,7 +22,7 @@ from pipelines.data.stream import Stream
 WARM_UP, SECONDS = 0.5, 3.0
 # AutoGraph would translate each function that `map` traces, and those that it calls, for branches on tensors, which
 # none of them has. At the start of a training that takes a second.
-as_it_is = tf.autograph.experimental.do_not_convert
+unconverted = tf.autograph.experimental.do_not_convert
 
 
 def training(
@@ -75,7 +75,7 @@ def training(
         raise UserError(f"{hosts} hosts cannot mix images of a batch of {batch_size}. Use a multiple of {2 * hosts}.")
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
-    @as_it_is
+    @unconverted
     def finish(step: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         drawn_by = tf.stack([tf.constant(seed, tf.int64), step])
         if augment.rand_augment:
@@ -181,7 +181,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
         model.evaluate(evaluation(load("cifar10", "test"), fitted, batch_size=500, classes=10))
     """
 
-    @as_it_is
+    @unconverted
     def finish(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return apply(fitted, images), _targets(fitted, labels, classes)
 
@@ -191,7 +191,7 @@ def evaluation(examples: Examples | Stream, fitted: Fitted, *, batch_size: int, 
     else:
         images, labels = _tensors(examples)
         starts = tf.data.Dataset.range(0, len(examples), batch_size)
-        batches = starts.map(as_it_is(lambda at: (images[at : at + batch_size], labels[at : at + batch_size])))
+        batches = starts.map(unconverted(lambda at: (images[at : at + batch_size], labels[at : at + batch_size])))
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
@@ -259,7 +259,7 @@ def _from_memory(
     """Yields the number, the images (uint8) and the labels of each step; with `members`, classes are balanced."""
     images, labels = _tensors(examples)
 
-    @as_it_is
+    @unconverted
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         places = positions(step, batch_size)[part]
         indices = balanced_at(places, members, seed) if members else examples_at(places, len(examples), seed)

@@ -134,10 +134,17 @@ def everything() -> dict[str, Path]:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Returns the imports and the arithmetic of a file; each file is parsed and searched once."""
+    kinds = ast.Import | ast.ImportFrom | ast.BinOp
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """Returns the imports of a module: our own modules in full, others by their top-level package."""
     known, found = everything(), set()
-    for node in ast.walk(ast.parse(known[module].read_text())):
+    for node in nodes(known[module]):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -401,9 +408,7 @@ def test_forms_of_the_equation_are_found(code):
 
 def test_the_equation_is_written_in_one_place():
     found = {
-        module
-        for module, path in sources().items()
-        if any(has_the_form_of_the_equation(node) for node in ast.walk(ast.parse(path.read_text())))
+        module for module, path in sources().items() if any(has_the_form_of_the_equation(node) for node in nodes(path))
     }
     assert found == {"highway_keras.layers.equations", *OTHER_SUMS}
 
@@ -417,6 +422,8 @@ def factors(node: ast.AST) -> list[ast.AST]:
 
 def has_the_form_of_the_slope(node: ast.AST) -> bool:
     """Returns True for products with the factors `t` and `1 - t`."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+        return False
     parts = factors(node)
     known = {ast.dump(part) for part in parts}
     return any(
@@ -436,8 +443,6 @@ def test_forms_of_the_slope_are_found(code):
 
 def test_the_slope_of_the_gate_is_written_in_one_place():
     found = {
-        module
-        for module, path in sources().items()
-        if any(has_the_form_of_the_slope(node) for node in ast.walk(ast.parse(path.read_text())))
+        module for module, path in sources().items() if any(has_the_form_of_the_slope(node) for node in nodes(path))
     }
     assert found == {"highway_keras.layers.equations", *OTHER_PRODUCTS}

@@ -1,8 +1,5 @@
 """Plots show the measured values, for few layers and for a thousand."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -181,24 +178,3 @@ def test_bands_are_labelled_by_unit_or_channel(figure):
     plots.route_bands(right, Layout((Call("a", None, 4, 36),)), np.ones((3, 1)))
     assert left.get_ylabel() == "mean of T over the units of the layer"
     assert right.get_ylabel() == "mean of T over the channels of the layer"
-
-
-WITHOUT_MATPLOTLIB = """
-import sys
-import highway_keras.analysis
-assert "matplotlib" not in sys.modules, "imported before the plots"
-sys.modules["matplotlib"] = None
-try:
-    import highway_keras.analysis.plots
-except ImportError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-def test_only_the_plots_import_matplotlib():
-    # Keras itself imports matplotlib where it is installed.
-    keras_alone = "import sys; sys.modules['matplotlib'] = None; import keras; del sys.modules['matplotlib']\n"
-    program = keras_alone + WITHOUT_MATPLOTLIB
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'matplotlib" in done.stdout

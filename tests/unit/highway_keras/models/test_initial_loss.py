@@ -21,6 +21,7 @@ pytestmark = [
 ]
 PRESET = {"cifar10": "cifar10_19", "cifar100": "cifar100_19"}
 SEEDS = range(100, 105)
+EXAMPLES = 64
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def examples(real_data):
     def load(name):
         import tensorflow_datasets as tfds
 
-        split = tfds.load(name, split="test[:128]", data_dir=real_data(name), batch_size=-1, download=False)
+        split = tfds.load(name, split=f"test[:{EXAMPLES}]", data_dir=real_data(name), batch_size=-1, download=False)
         images = tfds.as_numpy(split)["image"].astype("float32")
         images -= images.mean((1, 2, 3), keepdims=True)
         images *= 0.67 / images.std((1, 2, 3), keepdims=True)
@@ -47,7 +48,7 @@ def losses(name, images, labels, seeds, **changes):
         yield float(keras.ops.mean(loss))
 
 
-# Over 16 seeds the losses were 2.34 to 2.79 (median 2.44) and 4.99 to 10.5 (median 5.50) at this scale.
+# Over 16 seeds and 128 images the losses were 2.34 to 2.79 (median 2.44) and 4.99 to 10.5 (median 5.50) at this scale.
 @pytest.mark.parametrize(
     ("name", "recorded", "low", "high"), [("cifar10", 2.497, 2.38, 2.63), ("cifar100", 5.719, 5.1, 7.3)]
 )

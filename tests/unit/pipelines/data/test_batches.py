@@ -13,7 +13,7 @@ from pipelines.data.sources import Examples
 CLASSES = 5
 PLAIN = Fitted(Preprocess(scale=1.0), None)
 MOVING = Augment(pad=2, mirror=True)
-# Apart, because its many operations take seconds to trace.
+# Once each, because their many operations take seconds to trace.
 RANDOM = Augment(rand_augment=1)
 ALL = Augment(pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
 
@@ -41,13 +41,14 @@ def same(some, others):
         np.testing.assert_array_equal(one[1], other[1])
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     first=st.integers(0, 30),
     batch_size=st.sampled_from([1, 7, 8, 50, 64]),
     seed=st.integers(0, 2**64),
-    augment=st.sampled_from([MOVING, ALL]),
+    augment=st.just(MOVING),
 )
+@example(first=11, batch_size=7, seed=2**64, augment=ALL)
 @example(first=3, batch_size=8, seed=1, augment=RANDOM)
 def test_a_batch_depends_on_seed_and_step_alone(first, batch_size, seed, augment):
     examples = random(50)

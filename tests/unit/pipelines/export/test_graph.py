@@ -126,22 +126,29 @@ def test_gates_are_those_of_every_layer(preset, changes, maps):
         assert set(without_maps(predict)(given)) == set(found) - {"gate_maps"}
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_files_are_decoded_and_shown_to_the_same_net(count):
+@pytest.fixture(scope="module")
+def of_images_and_files():
+    """A prediction, the same one of files, and the conversion of their images; traced once."""
     predict, convert = prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1))
+    return predict, prediction_of_files(predict, convert, SIDE), convert
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_files_are_decoded_and_shown_to_the_same_net(of_images_and_files, count):
+    predict, of_files, convert = of_images_and_files
     large = [255 - np.kron(image[..., 0], np.ones((3, 3), np.uint8)) for image in images(count)]
     files = [tf.io.encode_png(one[..., None]).numpy() for one in large]
     seen = [convert(np.dstack([one] * 3 + [np.full_like(one, 255)]))["image"] for one in large]
-    found = prediction_of_files(predict, convert, SIDE)(tf.constant(files, tf.string, (count,)))
+    found = of_files(tf.constant(files, tf.string, (count,)))
     expected = predict(np.array(seen, np.uint8).reshape(-1, 28, 28, 1))
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
     assert found["probabilities"].shape == (count, 10)
 
 
-def test_a_file_that_is_not_an_image_fails():
-    predict = prediction_of_files(prediction(tiny_net(), FITTED, LABELS), converter("digit", (28, 28, 1)), SIDE)
+def test_a_file_that_is_not_an_image_fails(of_images_and_files):
+    _, of_files, _ = of_images_and_files
     with pytest.raises(tf.errors.InvalidArgumentError):
-        predict(tf.constant([b"hello"]))
+        of_files(tf.constant([b"hello"]))
 
 
 def test_batch_normalization_is_folded_into_the_kernels():

@@ -22,7 +22,8 @@ def normalized():
 @functools.cache
 def found_in():
     """The conversion, traced once."""
-    return tf.function(digit, input_signature=[tf.TensorSpec((None, None), tf.float32)])
+    # As in `pipelines.data.images.conversion`, whose conversion AutoGraph would only slow down.
+    return tf.function(digit, input_signature=[tf.TensorSpec((None, None), tf.float32)], autograph=False)
 
 
 @pytest.fixture(scope="module")
