@@ -32,7 +32,7 @@ START_COST, TURN_COST = 2.0, 8.0
 def run(session: Session) -> Iterator[Row]:
     """Measures small images in a tar file and larger ones in a folder; if quick, only the former."""
     version = serving.exported(session)
-    name, images, _ = data.mnist(DISTINCT)
+    name, images, _ = data.mnist(DISTINCT, quick=session.quick)
     small, large = session.folder / "small.tar", session.folder / "large"
     count, large_count = (200, 0) if session.quick else (40_000, 512)
     pack(small, [encoded(image, 28, "PNG") for image in images[:count, ..., 0]], count)

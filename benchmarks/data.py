@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 
-def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
+def mnist(count: int = 6000, *, quick: bool = False) -> tuple[str, np.ndarray, np.ndarray]:
     """Draws digits from `mnist` if TFDS finds it prepared, else from `mnist_5k`, which comes with a package.
 
     Args:
         count: number of digits, drawn with a fixed seed; a smaller set is returned whole.
+        quick: whether to draw them from `mnist_5k` in any case: TFDS takes seconds to read all of `mnist`.
 
     Returns:
         The name of the data, images uint8 [n, 28, 28, 1] and labels int64 [n], of the training split.
@@ -18,7 +19,7 @@ def mnist(count: int = 6000) -> tuple[str, np.ndarray, np.ndarray]:
     from pipelines.data import sources
     from pipelines.data.sources import Examples
 
-    name = "mnist" if is_prepared("mnist") else "mnist_5k"
+    name = "mnist" if is_prepared("mnist") and not quick else "mnist_5k"
     examples = sources.load(name, "train")
     assert isinstance(examples, Examples)  # They fit into memory.
     chosen = np.sort(np.random.default_rng(0).permutation(len(examples))[:count])

@@ -64,7 +64,7 @@ QUICK = (Size(10, rounds=1),)
 
 def run(session: Session) -> Iterator[Row]:
     """Measures all contestants at all sizes; if quick, some at one size."""
-    name, images, labels = data.mnist()
+    name, images, labels = data.mnist(quick=session.quick)
     problem.write(session.folder / "batches.npz", problem.batches(images, labels))
     yield from measure(session, *_scope(session), name)
 

@@ -35,7 +35,7 @@ from serving.http.connections import UNREAD
 from serving.model import open_version
 
 CLIENTS, HOSTILE = 16, 2
-SECONDS, QUICK_SECONDS = 600.0, 5.0
+SECONDS, QUICK_SECONDS = 600.0, 3.0
 # Seconds between two changes of the repository and between two hostile requests, at most, and between two restarts.
 PAUSE, REST, LIFE = 2.0, 0.2, 120.0
 # Connections that each hostile client leaves open.
@@ -312,7 +312,7 @@ def soak(version: Path, images: np.ndarray, seconds: float) -> Soak:
 def run(session: Session) -> Iterator[Row]:
     """Lets faults arrive for ten minutes; if quick, for a moment."""
     version = serving.exported(session)
-    name, images, _ = data.mnist(256)
+    name, images, _ = data.mnist(256, quick=session.quick)
     seconds = QUICK_SECONDS if session.quick else SECONDS
     found = soak(version, images, seconds)
     counts = sorted(found.tally.counts.items())

@@ -44,7 +44,7 @@ _PART = b'--b\r\nContent-Disposition: form-data; name="picture"; filename="a"\r\
 def run(session: Session) -> Iterator[Row]:
     """Measures all attacks in turn; if quick, the first two for a moment."""
     version = serving.exported(session)
-    _, images, _ = data.mnist(256)
+    _, images, _ = data.mnist(256, quick=session.quick)
     chosen = {name: ATTACKS[name](images) for name in _names(session)}
     found: dict[str, list[list[float]]] = {name: [] for name in chosen}
     rounds, seconds = _scope(session)

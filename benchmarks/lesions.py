@@ -42,7 +42,7 @@ def run(session: Session) -> list[Row]:
     contestants = QUICK if session.quick else CONTESTANTS
     images, rounds = (QUICK_IMAGES, 1) if session.quick else (IMAGES, ROUNDS)
     where = f"lesions, {images:,} images"
-    name, pixels, labels = data.mnist(images)
+    name, pixels, labels = data.mnist(images, quick=session.quick)
     file = session.folder / "lesions.npz"
     np.savez(file, images=pixels, labels=labels)
     seconds: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
@@ -55,7 +55,7 @@ def run(session: Session) -> list[Row]:
                 continue
             workers.append(running.enter_context(worker))
             # Rebuilt nets cannot warm up: each one is compiled anew.
-            session.ask(worker, 0 if "rebuilt" in contestant.options else WARM_UP, where)
+            session.ask(worker, 0 if session.quick or "rebuilt" in contestant.options else WARM_UP, where)
         session.spent(START_COST * len(contestants), f"{where}: started")
         for turn in range(rounds):
             for worker in workers[:: -1 if turn % 2 else 1]:

@@ -34,7 +34,7 @@ START_COST = 15.0
 def run(session: Session) -> Iterator[Row]:
     """Measures each term in several starts of the endpoint; if quick, in one."""
     models = _repository(session)
-    name, images, _ = data.mnist(LISTED)
+    name, images, _ = data.mnist(LISTED, quick=session.quick)
     found: dict[str, list[float]] = {}
     for turn in range(1 if session.quick else ROUNDS):
         for measure, size in _measured(models, images).items():

@@ -5,11 +5,13 @@ a digit or a photograph in a JPEG file, which the others decode with Pillow and 
 graph has. The servers take turns on this machine while the others are suspended; `wrk` runs on the same cores.
 """
 
+import io
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from benchmarks.controller import ROOT, FailedError
 from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 from benchmarks.web_servers import Load, Running, WebServer
+from pipelines.verbs import cli
 from serving.manifest import INPUT, PROBABILITIES
 from serving.session import open_session
 
@@ -71,7 +74,7 @@ def run(session: Session) -> Iterator[Row]:
     version = exported(session, name="natural", conversion="natural")
     _write_weights(session, version)
     session.spent(EXPORT_COST, "serving: the net is exported")
-    source, images, _ = data.mnist(IMAGES)
+    source, images, _ = data.mnist(IMAGES, quick=session.quick)
     template = Row("serving", data=f"{source}, mnist_dense_50", depth=50, width=50, batch=1)
     workloads = _workloads(session, images)
     with ExitStack() as stack:
@@ -133,8 +136,20 @@ def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dens
         train = ("train", recipe, *depth, "--data", "mnist_5k", "--epochs", "1", "--run", str(run))
         export = ("export", str(run), "--to", str(version.parent), *kind)
         for words in (train, export):
-            subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
+            _highway(session, words)
     return version
+
+
+def _highway(session: Session, words: Sequence[str]) -> None:
+    """Runs `highway` in a process of its own; if quick, in this one, which has imported TensorFlow already."""
+    if not session.quick or os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+        subprocess.run([sys.executable, "-m", "pipelines", *words], cwd=ROOT, check=True, capture_output=True)
+        return
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        status = cli.main([*words])
+    if status:
+        raise RuntimeError(f"highway {words[0]} ended with status {status}: {output.getvalue()}")
 
 
 def _write_weights(session: Session, version: Path) -> None:

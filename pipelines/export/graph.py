@@ -31,6 +31,11 @@ Function: TypeAlias = Any
 WEIGHT = "weight_"
 
 
+def _traced(signature: Sequence[tf.TensorSpec]) -> Any:
+    # Conditions and loops are TensorFlow's own: AutoGraph would only take time to look for Python's.
+    return tf.function(input_signature=signature, autograph=False)
+
+
 def in_float32(model: keras.Model) -> keras.Model:
     """Rebuilds a net in float32 with the same weights.
 
@@ -109,7 +114,7 @@ def prediction(
     if columns is not None:
         spec = tf.TensorSpec((None, columns), tf.float32, name=ROW)
 
-    @tf.function(input_signature=[spec])
+    @_traced([spec])
     def predict(example: tf.Tensor) -> dict[str, tf.Tensor]:
         return _outputs(net, fitted, labels, gates, example, probabilities=activation)
 
@@ -139,7 +144,7 @@ def prediction_of_weights(
         for number, (weight, dtype) in enumerate(zip(model.weights, dtypes, strict=True))
     ]
 
-    @tf.function(input_signature=[image_spec, *specs])
+    @_traced([image_spec, *specs])
     def predict(image: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
         stored = [tf.cast(value, tf.float32) for value in values]
         with keras.StatelessScope(state_mapping=list(zip(model.weights, stored, strict=True))):
@@ -207,7 +212,7 @@ def without_maps(predict: Function) -> Function:
         without_maps(prediction(model, fitted, labels, gates=True))(images)["gate_means"]
     """
 
-    @tf.function(input_signature=predict.input_signature)
+    @_traced(predict.input_signature)
     def smaller(example: tf.Tensor) -> dict[str, tf.Tensor]:
         return {name: output for name, output in predict(example).items() if name != GATE_MAPS}
 
@@ -231,7 +236,7 @@ def prediction_of_files(predict: Function, convert: Function, side: int) -> Func
     """
     image = convert.get_concrete_function().structured_outputs[INPUT]
 
-    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name=ENCODED)])
+    @_traced([tf.TensorSpec((None,), tf.string, name=ENCODED)])
     def predict_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = tf.map_fn(
             lambda encoded: convert(decode(encoded, side))[INPUT],

@@ -31,7 +31,10 @@ def trained_run(shared, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def exported(shared, mnist_5k):
-    """The model `tiny` with gates in two versions, the golden net and another; tests only read it."""
+    """The model `tiny` with gates in two versions, the golden net and another; tests only read it.
+
+    The second one converts image files as photographs, which takes a fraction of the time.
+    """
     from pipelines.export.export import export
     from tests.finished_run import finished, tiny_net
 
@@ -40,6 +43,7 @@ def exported(shared, mnist_5k):
             run = finished(folder / f"run{seed}", tiny_net(seed))
             if seed == 0:
                 shutil.copy(GOLDEN / "model.keras", run.path)
-            export(run.path, folder / "models" / "tiny", data_dir=mnist_5k)
+            kind = "natural" if seed else None
+            export(run.path, folder / "models" / "tiny", data_dir=mnist_5k, conversion=kind)
 
     return shared("exported", make) / "models" / "tiny"

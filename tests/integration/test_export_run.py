@@ -61,7 +61,8 @@ def tiny_run(tiny, home):
 
 
 def export(run, data_dir, *words):
-    return main(["export", str(run), "--data-dir", str(data_dir), *words])
+    """Exports with the conversion of photographs: most of the time for that of digits goes into its own graph."""
+    return main(["export", str(run), "--data-dir", str(data_dir), "--pictures", "natural", *words])
 
 
 def evaluated(run):
@@ -82,7 +83,8 @@ def refused(capsys, status):
 def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     run = finished(home / "runs" / "digits", tiny_net(), preprocess=Preprocess(scale=1 / 256, mean="pixel"))
     evaluated(run.path)
-    assert export(run.path, data_dir) == 0
+    # By default, image files are converted as digits.
+    assert main(["export", str(run.path), "--data-dir", str(data_dir)]) == 0
     assert "models/digits/1" in capsys.readouterr().out
     folder = home / "models" / "digits" / "1"
     assert [entry.name for entry in folder.parent.iterdir()] == ["1"]
@@ -94,7 +96,7 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     assert {"saved_model.pb", "model.onnx", "labels.txt", "variables/variables.index"} <= set(found.files)
     for name, file in found.files.items():
         assert file.sha256 == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    assert (found.name, found.version, found.labels) == ("digits", 1, DIGITS.labels)
+    assert (found.name, found.version, found.labels, found.pictures) == ("digits", 1, DIGITS.labels, "digit")
     assert (found.parity.split, found.parity.images, found.parity.batch_sizes) == ("validation", 256, (1, 3, 252))
     assert found.parity.onnx.max_abs_difference <= 1e-4
     assert [one.split("_")[0] for one in found.gates] == ["conv", "highway"]

@@ -305,33 +305,40 @@ def test_a_damaged_version_is_refused_whatever_tf_serving_has(server, exported, 
         assert "variables.index is damaged" in status["status"]["error_message"]
 
 
-def test_the_endpoint_recovers_when_tf_serving_restarts(server, protocol, in_process):
+def test_the_endpoint_recovers_when_tf_serving_restarts(server, in_process):
     images = random_images(3)
     expected = predict(in_process, images).json()
-    with serve(server.root, server, protocol) as client:
-        assert_same_answer(predict(client, images).json(), expected)
+    with contextlib.ExitStack() as stack:
+        # One restart for both: it loads TensorFlow and all versions anew.
+        clients = [stack.enter_context(serve(server.root, server, protocol)) for protocol in PROTOCOLS]
+        for client in clients:
+            assert_same_answer(predict(client, images).json(), expected)
         server.kill()
         try:
-            answer = wait_for(lambda: (found := predict(client, images)).status_code != 200 and found)
-            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-            assert "TF Serving at" in answer.json()["error"]
-            assert client.get("/v2/health/ready").status_code == 503
-            assert client.get("/v2/models/tiny/ready").status_code == 503
-            assert client.get("/v2/health/live").status_code == 200
+            for client in clients:
+                answer = wait_for(lambda client=client: (found := predict(client, images)).status_code != 200 and found)
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+                assert "TF Serving at" in answer.json()["error"]
+                assert client.get("/v2/health/ready").status_code == 503
+                assert client.get("/v2/models/tiny/ready").status_code == 503
+                assert client.get("/v2/health/live").status_code == 200
             # An endpoint that starts during the outage waits for the server, too.
-            with serve(server.root, server, protocol) as later:
+            late = [stack.enter_context(serve(server.root, server, protocol)) for protocol in PROTOCOLS]
+            for later in late:
                 assert predict(later, images).status_code == 503
                 assert later.get("/v2/health/ready").status_code == 503
-                server.start()
+            server.start()
+            for later in late:
                 # Version 1, as long as the server has not loaded version 2.
-                wait_for(lambda: predict(later, images).json().get("version") == expected["version"])
+                wait_for(lambda one=later: predict(one, images).json().get("version") == expected["version"])
                 assert_same_answer(predict(later, images).json(), expected)
         finally:
             if server.process.poll() is not None:
                 server.start()
-        wait_for(lambda: predict(client, images).status_code == 200)
-        assert_same_answer(predict(client, images).json(), expected)
-        assert client.get("/v2/health/ready").status_code == 200
+        for client in clients:
+            wait_for(lambda client=client: predict(client, images).status_code == 200)
+            assert_same_answer(predict(client, images).json(), expected)
+            assert client.get("/v2/health/ready").status_code == 200
 
 
 def test_a_hanging_server_does_not_block_requests(server, protocol):
@@ -374,19 +381,33 @@ def test_the_real_stub_reads_the_signatures(stub):
     assert set(found.signature_def) == {"serving_default", "serving_bytes"}
 
 
-def saved_model_cli(*words):
-    program = Path(sys.executable).with_name("saved_model_cli")
-    return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
+# Commands of `saved_model_cli`, each in its own process; TensorFlow, which takes most of the time, is imported once.
+SAVED_MODEL_CLI = """
+import json, os, sys
+from tensorflow.python.tools.saved_model_cli import main
+for words in json.loads(sys.argv[1]):
+    if not os.fork():
+        sys.argv[1:] = words
+        sys.exit(main())
+    if os.waitstatus_to_exitcode(os.wait()[1]):
+        sys.exit(f"saved_model_cli {words} failed")
+"""
+
+
+def saved_model_cli(*commands):
+    words = [sys.executable, "-c", SAVED_MODEL_CLI, json.dumps(commands)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def test_saved_model_cli_shows_and_runs_both_signatures(exported, tmp_path):
     folder = str(repository.find(exported))
-    shown = saved_model_cli("show", "--all", "--dir", folder)
-    for expected in ("signature_def['serving_default']", "signature_def['serving_bytes']", "inputs['image_bytes']"):
-        assert expected in shown
     with np.load(exported / "2" / "parity.npz") as kept:
         np.save(tmp_path / "image.npy", kept["images"][:3])
         known = kept["probabilities"][:3]
     words = ["--dir", folder, "--tag_set", "serve", "--signature_def", "serving_default", "--outdir", str(tmp_path)]
-    saved_model_cli("run", *words, "--inputs", f"image={tmp_path / 'image.npy'}")
+    shown = saved_model_cli(
+        ["show", "--all", "--dir", folder], ["run", *words, "--inputs", f"image={tmp_path / 'image.npy'}"]
+    )
+    for expected in ("signature_def['serving_default']", "signature_def['serving_bytes']", "inputs['image_bytes']"):
+        assert expected in shown
     np.testing.assert_allclose(np.load(tmp_path / "probabilities.npy"), known, atol=1e-4)
