@@ -64,7 +64,7 @@ class Browser:
         while not self.driver.execute_script(script, *values):
             assert time.monotonic() < until, f"timed out: {script} {values}; {self.get('message').text}"
             # Each question is answered by four processes.
-            time.sleep(0.1)
+            time.sleep(0.05)
 
     def choose(self, which: str, text: str) -> None:
         """Chooses an option of a list by its text."""

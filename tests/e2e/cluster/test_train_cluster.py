@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 # With dropout, so that there is state besides weights.
 WORDS = [
     *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
-    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "60", "--precision", "float32"),
+    *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "100", "--precision", "float32"),
 ]
 
 
