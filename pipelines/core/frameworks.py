@@ -17,8 +17,8 @@ DEVICES_VARIABLE = "JAX_NUM_CPU_DEVICES"
 DEVICES_FLAG = "xla_force_host_platform_device_count"
 # Keras imports these at its start if they are installed, for parts that nothing here uses.
 UNUSED = ("matplotlib", "pandas", "sklearn")
-# TensorFlow imports it for a TensorFlow Lite converter.
-UNUSED_BY_TENSORFLOW = ("jax",)
+# TensorFlow imports them for a TensorFlow Lite converter and for its older Keras; JAX needs SciPy itself.
+UNUSED_BY_TENSORFLOW = ("jax", "scipy")
 
 
 def load(devices: int = 1, console: Console | None = None) -> None:

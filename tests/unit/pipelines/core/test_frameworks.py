@@ -50,7 +50,7 @@ def test_loading_is_shown_on_terminals(terminal, shown, monkeypatch):
     assert ("loading Keras and TensorFlow" in console.file.getvalue()) == shown
 
 
-@pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax"])])
+@pytest.mark.parametrize(("backend", "imported"), [("tensorflow", []), ("jax", ["jax", "scipy"])])
 @pytest.mark.slow
 def test_modules_that_are_not_needed_at_once_can_be_imported_later(backend, imported):
     code = """
@@ -58,7 +58,7 @@ import os, sys
 from pipelines.core import frameworks
 frameworks.load()
 print(sorted({*frameworks.UNUSED, *frameworks.UNUSED_BY_TENSORFLOW} & set(sys.modules)))
-import jax, matplotlib, pandas, sklearn
+import jax, matplotlib, pandas, scipy.optimize, sklearn
 print(jax.device_count(), os.environ.get("JAX_NUM_CPU_DEVICES"))
 """
     environment = os.environ | {"KERAS_BACKEND": backend}
