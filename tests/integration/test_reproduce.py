@@ -19,23 +19,13 @@ from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.tuning import search_state as states
 from pipelines.verbs.cli import main
 from tests.pages import unwrapped
+from tests.shallow_study import shallow
 from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
 SEARCHES = [name for name in studies.names() if studies.get(name).search]
 """The studies whose settings are drawn at random."""
-# Runs a study with nets a tenth as deep: compiling deep plain nets takes most of the time.
-SHALLOW = """
-import sys
-from pipelines import studies
-from pipelines.verbs.cli import main
-arms = studies.get(sys.argv[2]).arms
-for name, arm in arms.items():
-    model = arm.config.model.model_copy(update={"depth": 1 + arm.config.model.depth // 10})
-    arms[name] = arm.model_copy(update={"config": arm.config.model_copy(update={"model": model})})
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +34,16 @@ def toy(shared):
 
 
 @pytest.fixture
-def start(toy, tmp_path):
+def start(toy, tmp_path, monkeypatch):
     """A function that starts `highway reproduce`; processes that still run after the test are killed."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(toy))
     running = []
 
     def run(*words, program=("-m", "pipelines")):
         process = subprocess.Popen(
             [sys.executable, *program, "reproduce", *words],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", "TFDS_DATA_DIR": str(toy)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -168,10 +159,12 @@ def test_a_study_is_stopped_killed_and_resumed(start, tmp_path, capsys):
     assert sum(after[path] != when for path, when in before.items()) <= 4
     assert_complete(folder, studies.get(name), arms)
 
-    # A finished study only gets a new page.
-    again = start(*words)
-    assert f"{len(arms)} runs, {len(arms)} of them done" in again.communicate()[0]
+    # A finished study only gets a new page, without a process.
+    (folder / "README.md").unlink()
+    assert main(["reproduce", *words]) == 0
+    assert f"{len(arms)} runs, {len(arms)} of them done" in capsys.readouterr().out
     assert evaluation_times(folder) == after
+    assert_complete(folder, studies.get(name), arms)
     other = refused(capsys, name, "--budget", "0.0001", "--to", str(folder))
     assert "is another one: its budget was 1e-06 and is 0.0001" in other
 
@@ -184,14 +177,15 @@ def finished_trials(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, capsys, name):
+def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, capsys, monkeypatch, name):
     # One worker: tests/integration/test_tune.py kills searches with several.
-    shallow = partial(start, program=("-c", SHALLOW))
+    start = partial(start, program=("-m", "tests.shallow_study"))
     folder, budget = tmp_path / "study", "1e-06"
     words = (name, "--budget", budget, "--to", str(folder))
-    arms = list(studies.get(name).arms)
+    defined = studies.get(name).arms
+    arms = list(defined)
 
-    study = shallow(*words)
+    study = start(*words)
     wait_until(lambda: finished_trials(folder), study)
     study.terminate()
     output = study.communicate()[0]
@@ -202,13 +196,13 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, ca
     assert running_processes(folder) == []
 
     before = finished_trials(folder)
-    study = shallow(*words)
+    study = start(*words)
     wait_until(lambda: len(finished_trials(folder)) > len(before), study)
     study.kill()
     assert all_end(folder)
 
     before = finished_trials(folder)
-    study = shallow(*words)
+    study = start(*words)
     output = study.communicate()[0]
     assert study.returncode == 0, output
     assert f"{len(arms)} settings, {len(before)} of them done" in output
@@ -229,10 +223,14 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, ca
     assert f"reproduce {name} --budget {budget}" in page
     assert not list(folder.rglob(".*"))
 
-    # A finished search only gets a new page.
-    again = shallow(*words)
-    assert f"{len(arms)} settings, {len(arms)} of them done" in again.communicate()[0]
+    # A finished search only gets a new page, without a process.
+    for arm, changed in shallow(defined).items():
+        monkeypatch.setitem(defined, arm, changed)
+    (folder / "README.md").unlink()
+    assert main(["reproduce", *words]) == 0
+    assert f"{len(arms)} settings, {len(arms)} of them done" in capsys.readouterr().out
     assert finished_trials(folder) == after
+    assert (folder / "README.md").exists()
     for other, message in (
         (("--budget", "0.1"), f"is another one: its budget was {budget} and is 0.1"),
         (("--seeds", "3"), "draws settings in place of seeds. Leave --seeds out"),

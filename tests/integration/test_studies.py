@@ -1,6 +1,5 @@
 """Every study at a tiny budget, its runs in one process: tables, figures and page."""
 
-import gc
 import io
 import sys
 
@@ -81,11 +80,17 @@ def run(monkeypatch, toy):
     """
     for name in ("draw_training", "draw_confusion", "draw_forecast"):
         monkeypatch.setattr(f"pipelines.training.figures.{name}", lambda *_: None)
+    monkeypatch.setattr("pipelines.data.figures.draw_predictions", lambda *_, **__: None)
 
     monkeypatch.setattr(memory_traffic, "ROUNDS", 2)
     monkeypatch.setattr(memory_traffic, "SECONDS", 0.01)
     monkeypatch.setattr(step, "COPIED", 1_000_000)
     monkeypatch.setattr(lesions, "OF_UNITS", 20)
+    factors = studies.get("factors").arms
+    for name in REPRESENTATIVES["factors"]:
+        # A quarter of the steps.
+        config = factors[name].config.model_copy(update={"batch_size": 100})
+        monkeypatch.setitem(factors, name, factors[name].model_copy(update={"config": config}))
     monkeypatch.setitem(walk_forward.KINDS, "size", ("highway",))
     monkeypatch.setattr(forecasts, "REPEATS", 20)
     monkeypatch.setattr(forecasts, "PENALTIES", (1.0, 100.0))
@@ -95,8 +100,7 @@ def run(monkeypatch, toy):
         for member in members:
             task.act(member.task)
             assert member.task.done
-            keras.utils.clear_session()
-            gc.collect()
+        keras.utils.clear_session()
 
     monkeypatch.setattr(training, "train_all", train_all)
 
