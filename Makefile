@@ -12,7 +12,7 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
 install_into = @$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
-.PHONY: help install install-dev demo test test-all test-tensorflow test-jax test-torch lint format docs peers servers bench images lock clean
+.PHONY: help install install-dev demo test test-all test-tensorflow test-unit test-integration test-jax test-torch lint format docs peers servers bench images lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -60,8 +60,12 @@ test: install-dev peers  ## Run the tests on every backend, short of the slow on
 
 test-all: test-tensorflow test-jax test-torch  ## Run every test on every backend
 
-test-tensorflow: install-dev
+test-tensorflow: test-unit test-integration
+
+test-unit: install-dev
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/unit
+
+test-integration: install-dev
 	KERAS_BACKEND=tensorflow $(PYTEST) tests/integration tests/e2e
 
 test-jax: install-dev

@@ -74,5 +74,6 @@ def test_no_page_with_examples_is_left_out():
 @pytest.mark.slow
 def test_a_notebook_trains_without_a_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run("where-to-run.md", {})
+    # The page trains for longer.
+    run("where-to-run.md", {}, '"epochs": 4', '"epochs": 2')
     assert 0.5 < float(capsys.readouterr().out.splitlines()[-1]) <= 1
