@@ -170,3 +170,13 @@ def test_reading_and_training_a_stack_can_alternate():
         before = gates(model, X)["stack_01"]
         model.fit(X, np.ones((7, 2)), verbose=0)
         assert not np.array_equal(gates(model, X)["stack_01"], before)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 128])
+def test_arrays_are_read_as_predict_reads_them(batch_size):
+    program = GateModel(functional(), mean=True)
+    expected = program.predict(X, batch_size=batch_size, verbose=0)
+    found = program.outputs(X, batch_size)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
