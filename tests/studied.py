@@ -66,6 +66,8 @@ def assert_complete(folder, study, arms=()):
     # Under every figure and every table except "How it was made".
     assert unwrapped(page).count(label) == page.count("![") + page.count("\n\n|") - 1
     assert f"reproduce {study.name} --budget {BUDGET}" in page
+    # Every arm has a single seed.
+    assert "over seeds" not in unwrapped(page)
     shown = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert shown
     assert all((folder / figure).stat().st_size > 3000 for figure in shown)

@@ -8,7 +8,7 @@ from highway_keras.analysis import GateStatistics, Layout, Lesions, effective_de
 from highway_keras.analysis.statistics import LEFT, RIGHT
 
 LOSS, ACCURACY = 0.1, 0.001
-"""Costs above which a layer counts: a share of the intact net's loss, and a share of the examples."""
+"""Costs above which a layer counts: a share of the intact net's loss, and a share of all examples."""
 CHANGE = 0.9
 """The share of the total change at which `changed` reports the layer."""
 
@@ -21,9 +21,8 @@ def tolerances(lesions: Lesions) -> dict[str, float]:
 
 def counted(score: str) -> str:
     """Describes the effect of a lesion that counts, in words."""
-    return (
-        f"raise the loss by more than {LOSS:.0%}" if score == "loss" else f"cost more than {ACCURACY:.1%} of accuracy"
-    )
+    points = f"cost more than {100 * ACCURACY:g} percentage points of accuracy"
+    return f"raise the loss by more than {LOSS:.0%}" if score == "loss" else points
 
 
 def by_layer(layout: Layout, gates: np.ndarray) -> np.ndarray:

@@ -54,20 +54,22 @@ def make_tables(results: Results) -> list[Table]:
         tuple((str(blocks), *(cell for kind in KINDS for cell in cells(results, kind, blocks))) for blocks in BLOCKS)
         for cells in (_accuracy, _loss)
     )
+    ours = tables.score_format([(row[1], row[3]) for row in accuracies])
+    seeds = ", and over seeds" if results.several else ""
     return [
         Table(
             "Accuracy on test images, in percent",
             ("blocks", *COLUMNS),
             accuracies,
-            f"{tables.SPREAD}; a single number of the source is one run. Each of its three seeds draws its own "
-            "images; our seeds cycle through these three draws",
+            f"ours: {ours}; a single number of the source is one run. Each of its three seeds draws its own images; "
+            "our seeds cycle through these three draws",
         ),
         comparison_table(results),
         Table(
             LOSS_TITLE,
             ("blocks", *COLUMNS),
             losses,
-            "mean over the epoch, during which weights still change, and over seeds; the source's is of seed 0",
+            f"mean over the epoch, during which weights still change{seeds}; the source's is of seed 0",
         ),
     ]
 

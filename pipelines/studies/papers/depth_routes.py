@@ -190,6 +190,7 @@ def make_tables(results: Results) -> list[Table]:
             tables.mean(pairs),
         )
 
+    seeds = "; means over seeds, which have the same pixels" if results.several else ""
     return [
         Table(
             f"{CLUSTERS} clusters of held-out images",
@@ -198,9 +199,9 @@ def make_tables(results: Results) -> list[Table]:
                 "images of the most common class of their cluster, %", "agreement of two seeds",
             ),
             tuple(map(row, VIEWS)),
-            "k-means; means over seeds. Variance between classes: share of the total variance, before clustering; "
-            "mutual information: adjusted, 0 for chance and 1 if clusters equal classes; agreement: adjusted Rand "
-            "index on the same images. Pixels are the same for every seed",
+            f"k-means{seeds}. Variance between classes: share of the total variance, before clustering; mutual "
+            "information: adjusted, 0 for chance and 1 if clusters equal classes; agreement: adjusted Rand index on "
+            "the same images",
         )
     ]  # fmt: skip
 

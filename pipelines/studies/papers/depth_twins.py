@@ -36,7 +36,9 @@ def make_tables(results: Results) -> list[Table]:
     return [
         over_depth("Accuracy on test images, in percent", results.accuracy),
         over_depth(
-            LOSS_TITLE, lambda arm: tables.mean(results.final_losses(arm)), "mean over the epoch and over seeds"
+            LOSS_TITLE,
+            lambda arm: tables.mean(results.final_losses(arm)),
+            f"mean over the epoch{' and over seeds' if results.several else ''}",
         ),
         over_depth(
             "Parameters",

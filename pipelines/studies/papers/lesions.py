@@ -34,7 +34,7 @@ ROWS = {
     "training accuracy, intact": ("{:.2%}", "-"),
     "training loss, intact": ("{:.4f}", "-"),
     "layers that raise the loss by more than 10%": ("{:.0f}", "-"),
-    "layers that matter: each costs more than 0.1% of accuracy": (
+    "layers that matter: each costs more than 0.1 percentage points of accuracy": (
         "{:.0f}", "MNIST: about the first 15; CIFAR-100: about 40"
     ),
     "the last layer that matters": ("{:.0f}", "about 15; about 40"),
@@ -94,8 +94,9 @@ STUDY = analysis_nets.study(
         "What a layer is worth",
         ROWS,
         _numbers,
-        ", on the training images, each layer closed alone. A layer matters if closing it alone costs more than 0.1% "
-        "of accuracy; the threshold is ours. The paper's observations are from section 4.2, on its two dense nets",
+        ", on the training images, each layer closed alone. A layer matters if closing it alone costs more than 0.1 "
+        "percentage points of accuracy; the threshold is ours. The paper's observations are from section 4.2, on its "
+        "two dense nets",
     ),
     measure=measure,
     draw=draw_figures,

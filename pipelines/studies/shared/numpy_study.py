@@ -121,7 +121,7 @@ def comparison_table(results: Results) -> Table:
         "On the same images as each run of the source, accuracy in percent",
         ("blocks", "images of seed", *COLUMNS),
         tuple(rows),
-        "best (mean ± standard deviation, n = runs) on these images, of which the source has one run, with other "
+        f"{tables.score_format(rows)}, on these images, of which the source has one run, with other "
         "weights and another order of images. Mean: over the rows, and its difference from the source's, in points ± "
         "standard error",
     )

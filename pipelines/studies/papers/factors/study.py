@@ -58,15 +58,15 @@ def _forecasts(task: str, shown: Findings) -> Table:
         p = clark_west(series.targets, runs.mean(axis=0), series.means)
         lead = shown.lead[name].percent if name in shown.lead else ""
         rows.append((name, spread, shown.r2[name].percent, f"{p:.3f}", lead))
+    spreads = "Mean ± standard deviation over seeds; in" if any(row[1] for row in rows) else "In"
     return Table(
         f"Forecasts of {ASKED[task]}, {len(TESTED)} months from 1940 on",
         ("forecast", "R² of a run, %", "R² of the mean forecast", "p (Clark-West)", "highway's R² minus this"),
         tuple(rows),
-        "out-of-sample R² against the mean of all earlier months: 0 is as good as that mean, below 0 worse. Mean ± "
-        "standard deviation over seeds; in brackets 95% intervals over months, by the stationary bootstrap; p is "
-        "one-sided, for no more information than that mean. Ridge regression chooses its penalty by five splits in "
-        "time of the months before a decade and learns from all of them; means of sizes use every month up to the "
-        "forecast",
+        "out-of-sample R² against the mean of all earlier months: 0 is as good as that mean, below 0 worse. "
+        f"{spreads} brackets 95% intervals over months, by the stationary bootstrap; p is one-sided, for no more "
+        "information than that mean. Ridge regression chooses its penalty by five splits in time of the months before "
+        "a decade and learns from all of them; means of sizes use every month up to the forecast",
     )
 
 
@@ -83,6 +83,7 @@ def _decades(task: str, shown: Findings) -> Table:
 def _gates(task: str, shown: Findings) -> Table:
     series = shown.walk_forward
     opened, untrained = series.opened.mean(axis=0), series.untrained.mean(axis=0)
+    seeds = ", and over seeds" if len(series.opened) > 1 else ""
     rows = [
         (
             name,
@@ -100,7 +101,7 @@ def _gates(task: str, shown: Findings) -> Table:
         f"Gates of the highway nets and volatility, {ASKED[task]}",
         ("decade", "mean T untrained", "mean T", "with volatility, untrained", "with volatility"),
         tuple(rows),
-        f"rank correlation of the mean gate in a month (over layers, units and seeds) with the standard deviation of "
+        f"rank correlation of the mean gate in a month (over layers and units{seeds}) with the standard deviation of "
         f"the market's last {YEAR} returns; over all months, of the mean gate minus its mean before the decade, with "
         "95% intervals",
     )

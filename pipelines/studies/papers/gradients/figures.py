@@ -15,6 +15,11 @@ from pipelines.studies.shared.numpy_study import arm
 COLOURS = {"highway": BLUE, "residual": GREEN, "plain": ORANGE}
 
 
+def medians(results: Results) -> str:
+    """Returns the caption of a figure of medians; empty if no arm has several runs."""
+    return "Medians over seeds." if results.several else ""
+
+
 def at_start(results: Results, figures: Figures) -> None:
     """Draws the norm of the gradient by block before training, one panel per depth."""
     title, caption = "Gradient by block before training", thin(results, "medians")
@@ -37,9 +42,8 @@ def at_start(results: Results, figures: Figures) -> None:
 def through_training(results: Results, figures: Figures) -> None:
     """Draws the norm of the gradient by block and epoch, one panel per kind, all on one scale."""
     known = {kind: norms for kind in KINDS if len(norms := by_block(results, kind, SHOWN, "kernel"))}
-    with figures.figure(
-        "gradients_through_training", (11, 4.2), f"Gradient by block through training, {SHOWN} blocks"
-    ) as figure:
+    title = f"Gradient by block through training, {SHOWN} blocks"
+    with figures.figure("gradients_through_training", (11, 4.2), title, medians(results)) as figure:
         panels = figure.subplots(1, len(KINDS), sharey=True)
         positive = [norms[norms > 0] for norms in known.values()]
         scale = LogNorm(min(some.min() for some in positive), max(some.max() for some in positive))
@@ -57,13 +61,14 @@ def through_training(results: Results, figures: Figures) -> None:
 
 def all_blocks(results: Results, figures: Figures) -> None:
     """Draws how much all blocks together scale the length of a gradient, over training."""
-    with figures.figure("all_blocks", (11, 4.0), "A gradient on its way through all blocks") as figure:
+    title = "A gradient on its way through all blocks"
+    with figures.figure("all_blocks", (11, 4.0), title, medians(results)) as figure:
         panels = figure.subplots(1, len(BLOCKS), sharey=True)
         for axes, blocks in zip(panels, BLOCKS, strict=True):
             for kind in KINDS:
                 factors = reach(results, kind, blocks)
                 axes.plot(np.arange(len(factors)), factors, color=COLOURS[kind], marker="o", ms=4, label=kind)
-            axes.axhline(1, color=GREY, ls="--", lw=1)
+            axes.axhline(1, color=GREY, ls="--", lw=1, label="unchanged length")
             axes.set_yscale("log")
             axes.set_xlabel(EPOCH)
             whole_ticks(axes.xaxis, 7)
@@ -74,7 +79,8 @@ def all_blocks(results: Results, figures: Figures) -> None:
 
 def jacobian(results: Results, figures: Figures) -> None:
     """Draws the parts of the Jacobian of each highway block, before and after training."""
-    with figures.figure("jacobian", (11, 4.4), f"The Jacobian of a highway block, {SHOWN} blocks") as figure:
+    title = f"The Jacobian of a highway block, {SHOWN} blocks"
+    with figures.figure("jacobian", (11, 4.4), title, medians(results)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         for axes, values in _twice(panels, results, "identity", "diagonal", "rest"):
             blocks = np.arange(1, SHOWN + 1)
@@ -90,14 +96,14 @@ def jacobian(results: Results, figures: Figures) -> None:
 def paths(results: Results, figures: Figures) -> None:
     """Draws how much of a gradient at the last block reaches each block, in total and through 1 - T alone."""
     title = f"A gradient on its way back, {SHOWN} highway blocks"
-    caption = "From the output of the last block to the input of each."
+    caption = f"From the output of the last block to the input of each. {medians(results)}".strip()
     with figures.figure("paths", (11, 4.4), title, caption) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         for axes, values in _twice(panels, results, "gain", "path"):
             blocks = np.arange(1, SHOWN + 1)
             axes.plot(blocks, values["gain"], color="black", label="all paths")
             axes.plot(blocks, values["path"], color=BLUE, label="1 - T alone")
-            axes.axhline(1, color=GREY, ls="--", lw=1)
+            axes.axhline(1, color=GREY, ls="--", lw=1, label="unchanged length")
             axes.set_yscale("log")
         panels[0].set_ylabel("factor on the length of a gradient")
         legend(figure)

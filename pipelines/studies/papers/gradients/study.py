@@ -24,6 +24,7 @@ from pipelines.studies.shared.numpy_study import ARMS, DRAWS, arm
 def make_tables(results: Results) -> list[Table]:
     """Tabulates how far gradients reach, and the Jacobians against the formula."""
     reached, scaled = [], []
+    medians = ", medians over seeds" if results.several else ""
     for blocks in BLOCKS:
         for kind in KINDS:
             row = (f"{kind}, {blocks}", *_norms(results, kind, blocks), results.accuracy(arm(kind, blocks)))
@@ -38,8 +39,8 @@ def make_tables(results: Results) -> list[Table]:
                 "test accuracy, in percent",
             ),
             tuple(reached),
-            f"norms before and after training, over {flow.EXAMPLES} training images. Factor: on the length of a "
-            "gradient of random direction on its way through all blocks. Medians over seeds. The source has no numbers",
+            f"norms before and after training, over {flow.EXAMPLES} training images{medians}. Factor: on the length "
+            "of a gradient of random direction on its way through all blocks. The source has no numbers",
         ),
         Table(
             "The Jacobian of a highway block against the formula",
@@ -53,8 +54,8 @@ def make_tables(results: Results) -> list[Table]:
                 "worst error of the formula",
             ),
             tuple(scaled),
-            "before and after training; means over the blocks, medians over seeds. Error: norm of the difference "
-            "between the Jacobian by the formula and the one measured by finite differences, relative to the latter, "
+            f"before and after training; means over the blocks{medians}. Error: norm of the difference between "
+            " the Jacobian by the formula and the one measured by finite differences, relative to the latter, "
             f"at the worst block and image of {flow.FEW}, before training and after each epoch",
         ),
     ]

@@ -44,7 +44,8 @@ def test_differences_of_classes():
 def test_lesions():
     rows = dict(summary.of_lesions(analysis().lesions))
     assert rows["layers that raise the loss by more than 10% when closed alone"] == "1 of 3, the last of them layer 1"
-    assert rows["layers that cost more than 0.1% of accuracy when closed alone"] == "1 of 3, the last of them layer 1"
+    costly = "layers that cost more than 0.1 percentage points of accuracy when closed alone"
+    assert rows[costly] == "1 of 3, the last of them layer 1"
     assert rows["the layer that costs most"] == "1: loss 1 to 1.5, accuracy 0.9 to 0.5"
     assert rows["layers without which the loss is lower"] == "1"
 
