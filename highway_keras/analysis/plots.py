@@ -132,6 +132,7 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
             axes.axhline(other.intact[name], color=colour, ls="--", lw=0.8)
         axes.set_title(f"{name} with one layer closed", fontsize="medium")
         axes.set_xlabel(f"closed {LAYER}")
+        axes.set_xlim(0.5, len(numbers) + 0.5)
         _number_layers(axes.xaxis, len(numbers))
         every = (lesions, *others)
         low = min(min(each.scores[name].min(), each.intact[name]) for each in every)
@@ -204,6 +205,7 @@ def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
     axes.plot(
         numbers, median, color=BLUE, lw=1.5, marker="o" if len(numbers) <= MAX_MARKERS else None, ms=3, label="median"
     )
+    axes.set_xlim(0.5, len(numbers) + 0.5)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(LAYER)
     axes.set_ylabel(f"mean of T over the {layout.unit}s of the layer")

@@ -170,7 +170,8 @@ def draw_losses(figure: Figure, losses: Mapping[str, Sequence[np.ndarray]]) -> N
 
 def settings(trials: Trials, figures: Figures) -> None:
     """Draws the training loss in the last epoch of every setting, by net; failed settings are above all others."""
-    with figures.figure("every_setting", (9, 4.8), "Every setting") as figure:
+    caption = "Crosses, at the top: settings that failed and have no loss."
+    with figures.figure("every_setting", (9, 4.8), "Every setting", caption) as figure:
         axes = figure.subplots()
         top = 3 * max((tried.loss for name in STUDY.arms for tried in trials.ranked(name)), default=GUESSING)
         jitter = np.random.default_rng(0)
