@@ -55,7 +55,7 @@ def make_tables(results: Results) -> list[Table]:
             ),
             tuple(scaled),
             f"before and after training; means over the blocks{medians}. Error: norm of the difference between "
-            " the Jacobian by the formula and the one measured by finite differences, relative to the latter, "
+            "the Jacobian by the formula and the one measured by finite differences, relative to the latter, "
             f"at the worst block and image of {flow.FEW}, before training and after each epoch",
         ),
     ]
