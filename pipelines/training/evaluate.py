@@ -12,6 +12,7 @@ from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
+from pipelines.data.roots import data_name
 from pipelines.training import evaluation, multi_label
 from pipelines.training.evaluation import AnyEvaluation
 
@@ -57,20 +58,20 @@ def evaluate(
     """
     run = open_run(path)
     model_file(run, weights)
+    labels = run.record.data.labels
+    notes = console or Console(stderr=True)
+    # What can be refused is refused before TensorFlow is loaded.
+    if mirror:
+        _refuse_mirror(run)
+    rows = _other_rows(run, data, notes) if data is not None and run.record.data.columns else None
     frameworks.load(console=console)
     from pipelines.data import batches, preprocess
     from pipelines.training import figures, report
 
     model = load_model(run, weights)
     fitted = preprocess.load(run.path / "preprocess.npz")
-    labels = run.record.data.labels
-    notes = console or Console(stderr=True)
-    found = _own(run, data_dir, notes) if data is None else _other(run, data, data_dir, notes)
+    found = _own(run, data_dir, notes) if data is None else _other(run, data, rows, data_dir, notes)
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
-    if mirror and len(run.record.data.shape) == 1:
-        raise UserError(f"--mirror is for images. {path} was trained on vectors.")
-    if mirror and run.record.data.multi_label:
-        raise UserError(f"--mirror is for one class an image, and {path} was trained on several. Leave it out.")
     outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
     to = folder(path, data)
@@ -116,6 +117,13 @@ def folder(path: Path, data: str | None) -> Path:
     return path if data is None else path / "evaluations" / re.sub(r"\W+", "_", Path(data).name)
 
 
+class _Rows(NamedTuple):
+    """Rows of another table."""
+
+    features: np.ndarray
+    targets: np.ndarray
+
+
 class _Found(NamedTuple):
     """Examples to evaluate on."""
 
@@ -141,9 +149,19 @@ def _own(run: Run, data_dir: Path | None, console: Console) -> _Found:
     return _Found(examples, f"{record.name} {record.version}", "test")
 
 
-def _other(run: Run, data: str, data_dir: Path | None, console: Console) -> _Found:
+def _refuse_mirror(run: Run) -> None:
+    if len(run.record.data.shape) == 1:
+        raise UserError(f"--mirror is for images. {run.path} was trained on vectors.")
+    if run.record.data.multi_label:
+        raise UserError(f"--mirror is for one class an image, and {run.path} was trained on several. Leave it out.")
+
+
+def _other(run: Run, data: str, rows: _Rows | None, data_dir: Path | None, console: Console) -> _Found:
+    from pipelines.data import sources
     from pipelines.data.own.by_url import local
 
+    if rows is not None:
+        return _Found(sources.Examples(*rows), data_name(Path(data)), "all")
     with local(data, console) as path:
         return _other_here(run, path, data_dir, console)
 
@@ -154,8 +172,6 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
     from pipelines.data.own import prepare as own
 
     config, record = run.config, run.record.data
-    if record.columns:
-        return _other_table(run, data)
     if not record.labels:
         raise UserError(f"--data is for classifiers. {run.path} predicts a number.")
     name = data
@@ -192,16 +208,16 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
     return _Found(examples, f"{info.name} {info.version}", "all" if is_own and split == "train" else split)
 
 
-def _other_table(run: Run, data: str) -> _Found:
-    from pipelines.data import roots, sources
+def _other_rows(run: Run, data: str, console: Console) -> _Rows:
     from pipelines.data.own import rows
+    from pipelines.data.own.by_url import local
 
-    path = Path(data).expanduser()
-    if not rows.matches(path):
-        expected = "Expected a CSV, TSV or Parquet file"
-        raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
-    features, truth = rows.read_as(path, run.record.data, run.config.label_separator)
-    return _Found(sources.Examples(features, truth), roots.data_name(path), "all")
+    with local(data, console) as copy:
+        path = Path(copy).expanduser()
+        if not rows.matches(path):
+            expected = "Expected a CSV, TSV or Parquet file"
+            raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
+        return _Rows(*rows.read_as(path, run.record.data, run.config.label_separator))
 
 
 def _training_mean(run: Run, data_dir: Path | None, console: Console) -> float:

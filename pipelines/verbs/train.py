@@ -17,7 +17,7 @@ from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative, read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
 from pipelines.core.mirror import mirrored
-from pipelines.core.parsing import parse, parse_over
+from pipelines.core.parsing import every_option, parse, parse_over
 from pipelines.core.run import Record, refuse_existing
 from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
@@ -27,8 +27,8 @@ from pipelines.training.train import find_rate, resume, train
 
 TRAIN = "highway train"
 _RESUME_ALONE = (
-    "A resumed run keeps its configuration, so --resume takes neither a recipe nor its fields. To train a finished run "
-    "longer, start another one from it: highway train RUN/config.json --from RUN --epochs N --run NEW"
+    "a resumed run keeps its configuration. To train a finished run longer, start another one from it: highway train "
+    "RUN/config.json --from RUN --epochs N --run NEW"
 )
 _HELP = """usage: highway train RECIPE [--field VALUE ...] [--run DIR] [--data-dir DIR] [--checkpoint-steps N]
        highway train --resume RUN [--data-dir DIR] [--checkpoint-steps N]
@@ -246,10 +246,8 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         parse_train(["mnist_conv_32", "--epochs", "2", "--optimizer.learning-rate", "0.02"]).config
     """
     if any(word.partition("=")[0] == "--resume" for word in arguments):
-        try:
-            resumed = parse(ResumedRun, arguments, TRAIN)
-        except UserError as error:
-            raise UserError(f"{error} {_RESUME_ALONE}") from None
+        _refuse_fields(arguments)
+        resumed = parse(ResumedRun, arguments, TRAIN)
         return TrainArguments(
             None,
             None,
@@ -294,6 +292,15 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         chosen.hosts,
         chosen.min_hosts,
     )
+
+
+def _refuse_fields(arguments: list[str]) -> None:
+    """Refuses a recipe or its fields next to --resume."""
+    fields = {*every_option(NewRun)} - {*every_option(ResumedRun)}
+    for previous, word in zip(["", *arguments], arguments, strict=False):
+        is_value = previous.startswith("-") and "=" not in previous
+        if word.partition("=")[0].replace("_", "-") in fields or not (word.startswith("-") or is_value):
+            raise UserError(f"'{word}' cannot be given with --resume: {_RESUME_ALONE}")
 
 
 def folder(given: TrainArguments) -> Location:

@@ -144,8 +144,6 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --precision float16", "--precision must be 'auto', 'float32', 'mixed_bfloat16' or 'mixed_float16'."),
         ("demo --epochs none", "--epochs must be a whole number of at least 1. Received: 'none'."),
         ("demo --schedule.kind step --schedule.boundaries 9 5", "schedule: boundaries must rise."),
-        ("--resume runs/a --epochs 3", "there is no option '--epochs'."),
-        ("demo --resume runs/a", "--resume takes neither a recipe nor its fields."),
     ],
 )
 def test_errors_are_reported(words, message):
@@ -175,6 +173,26 @@ def test_how_often_the_state_is_saved(words):
 def test_a_resumed_run_keeps_its_own_config(words):
     found = parse_train(words.split())
     assert (found.config, found.run, found.resume, found.data_dir) == (None, None, Path("runs/a"), Path("d"))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--resume runs/a --epochs 4", "--epochs"),
+        ("--resume=runs/a --optimizer.learning_rate=0.1", "--optimizer.learning_rate=0.1"),
+        ("--resume runs/a --run runs/b", "--run"),
+        ("demo --resume runs/a", "demo"),
+        ("--resume=runs/a demo", "demo"),
+    ],
+)
+def test_a_resumed_run_takes_no_recipe_and_no_field(words, named):
+    message = refused(*words.split())
+    assert message.startswith(f"'{named}' cannot be given with --resume: a resumed run keeps its configuration.")
+    assert "--from RUN --epochs N" in message
+
+
+def test_a_misspelt_option_of_a_resumed_run_is_found():
+    assert "Did you mean '--devices'?" in refused("--resume", "runs/a", "--devicse", "2")
 
 
 def test_help_of_a_recipe_shows_every_field_with_its_value(capsys):
