@@ -146,8 +146,8 @@ class StopEarly(keras.callbacks.Callback):
 
 
 def out_of_patience(progress: Progress, patience: int, epochs: int) -> bool:
-    """Returns whether the best of `epochs` epochs is at least `patience` epochs ago; 0 waits for ever."""
-    return bool(patience) and epochs - progress.best_epoch >= patience
+    """Returns whether the score last improved at least `patience` epochs ago; a patience of 0 never runs out."""
+    return bool(patience) and epochs - progress.improved_epoch >= patience
 
 
 class ValidateAveraged(keras.callbacks.Callback):
@@ -290,9 +290,14 @@ class SaveRun(keras.callbacks.Callback):
             metrics_file.append(self.run.path / "metrics.csv", row)
             self.tensorboard.add(row)
         # Without an accuracy of one class each, the best epoch has the lowest validation loss.
-        score = scores.get("val_accuracy", -scores.get("val_loss", math.inf))
-        if score > progress.best:
-            progress.best = score
+        loss = scores.get("val_loss", math.inf)
+        score = scores.get("val_accuracy", -loss)
+        # Few validation examples give many epochs the same accuracy, and the first of them may have hardly learned.
+        better = score > progress.best
+        if better:
+            progress.improved_epoch = epoch + 1
+        if better or (score == progress.best and loss < progress.best_loss):
+            progress.best, progress.best_loss = score, loss
             progress.best_epoch = epoch + 1
             if self.run.writes:
                 with averaged(self.model), replacing(self.run.path / FILES["best"]) as aside:

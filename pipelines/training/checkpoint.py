@@ -45,13 +45,22 @@ class Progress:
         seconds: wall time spent on these steps.
         best: highest validation accuracy so far; for a regression and for any number of classes, the negative of the
             lowest validation loss.
-        best_epoch: epoch of `best`, counted from 1; 0 for none.
+        best_epoch: epoch with that score, counted from 1; 0 for none.
+        best_loss: its validation loss, which decides between epochs of the same accuracy. In a run that an earlier
+            version started, the first of them stays the best.
+        improved_epoch: first epoch with the score `best`, for early stopping.
     """
 
     step: int = 0
     seconds: float = 0.0
     best: float = -math.inf
     best_epoch: int = 0
+    best_loss: float = -math.inf
+    improved_epoch: int = 0
+
+    def __post_init__(self) -> None:
+        """Completes the progress of a run that an earlier version started."""
+        self.improved_epoch = self.improved_epoch or self.best_epoch
 
 
 @dataclass(frozen=True)

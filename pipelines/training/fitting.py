@@ -204,8 +204,8 @@ def _fit(training: Training) -> None:
     if epochs < config.epochs:
         say(
             options.console,
-            f"stopped after epoch {epochs}: no better validation score in {config.patience} epochs; the best is that "
-            f"of epoch {progress.best_epoch} (--weights best)",
+            f"stopped after epoch {epochs}: the validation score has not improved for {config.patience} epochs; "
+            f"--weights best takes epoch {progress.best_epoch}",
         )
 
 

@@ -131,9 +131,10 @@ def test_saved_nets_reach_the_recorded_accuracy(whole, toy):
     assert accuracy("final") == pytest.approx(rows[-1]["val_accuracy"])
     assert accuracy("best") == pytest.approx(best)
     assert run.record.metrics["best_val_accuracy"] == pytest.approx(best)
-    # The first of equally good epochs is the best; the last two are equal.
-    assert rows[-1]["val_accuracy"] == rows[-2]["val_accuracy"]
-    assert run.record.metrics["best_epoch"] == next(row["epoch"] for row in rows if row["val_accuracy"] == best)
+    # Of equally accurate epochs, the one with the lowest loss is the best; the last two are equal.
+    assert rows[-1]["val_accuracy"] == rows[-2]["val_accuracy"] == best
+    best_row = min((row for row in rows if row["val_accuracy"] == best), key=lambda row: row["val_loss"])
+    assert run.record.metrics["best_epoch"] == best_row["epoch"]
 
 
 def test_the_test_split_never_steers_training(whole):
@@ -257,7 +258,11 @@ def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):
     schedule = StepSchedule(boundaries=(10,), factor=1e-9)
     run, output = train_run(tmp_path / "run", toy_config(epochs=8, patience=2, schedule=schedule))
     assert (run.record.state, run.record.step, len(metrics_file.read(run.path / "metrics.csv"))) == ("finished", 30, 3)
-    assert "stopped after epoch 3: no better validation score in 2 epochs; the best is that of epoch 1" in output
+    # The losses of equally accurate epochs still choose the weights.
+    losses = [row["val_loss"] for row in metrics_file.read(run.path / "metrics.csv")]
+    best = 1 + losses.index(min(losses))
+    ended = "stopped after epoch 3: the validation score has not improved for 2 epochs; --weights best takes epoch"
+    assert f"{ended} {best}" in output
     assert "(3 of 8 epochs)" in (run.path / "report.md").read_text()
 
 

@@ -1,3 +1,5 @@
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -26,6 +28,12 @@ def train(made, steps):
     return [float(made.train_on_batch(X, np.ones((8, units)))) for _ in range(steps)]
 
 
+def test_the_progress_of_an_earlier_version_keeps_its_best_epoch():
+    progress = Progress(step=3, seconds=1.5, best=0.75, best_epoch=2)
+    assert progress.improved_epoch == 2
+    assert progress.best_loss == -math.inf
+
+
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("loss_scaling", [False, True])
 def test_everything_that_decides_the_next_step_is_restored(tmp_path, loss_scaling, built):
@@ -33,9 +41,9 @@ def test_everything_that_decides_the_next_step_is_restored(tmp_path, loss_scalin
     if built:
         after.optimizer.build(after.trainable_variables)
     train(before, 5)
-    checkpoint.save(tmp_path, before, Progress(3, 1.5, 0.75, 2), RUN)
+    checkpoint.save(tmp_path, before, Progress(3, 1.5, 0.75, 2, 0.5, 1), RUN)
     state = checkpoint.load(tmp_path, after, RUN)
-    assert state.progress == Progress(3, 1.5, 0.75, 2)
+    assert state.progress == Progress(3, 1.5, 0.75, 2, 0.5, 1)
     assert state.damaged == ()
     assert [value.tolist() for value in state.metrics] == [value.numpy().tolist() for value in before.metrics_variables]
     # Momentum, the means and the dropout seed all affect the following steps.
