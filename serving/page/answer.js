@@ -82,7 +82,8 @@ export class Answer {
       : facts.test_map !== null ? `Mean average precision ${percent(facts.test_map)} on ${count} ${tested}`
       : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}, R² ${facts.test_r2?.toFixed(3)}`
       : `Not evaluated on ${tested}`;
-    const size = `${facts.parameters.toLocaleString("en")} weights, ${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
+    const bytes = facts.size < 1e6 ? `${Math.ceil(facts.size / 1e3)}\u00a0kB` : `${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
+    const size = `${facts.parameters.toLocaleString("en")} weights, ${bytes}`;
     const day = new Date(facts.created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
     const purpose = predicted ? `Predicts ${predicted} from ${columns.length} columns. ` : "";
     this.part("facts").textContent = `${purpose}${quality}; ${facts.net}, ${size}; exported on ${day}`;

@@ -23,6 +23,12 @@ const row = new Row(() => predict());
 const choice = new Choice(choose);
 const [first, second] = ["answer", "other"].map((id) => new Answer(find(id)));
 let kind = null;
+// How an image gets the shape of the input, by kind.
+const FITS = {
+  natural: "The centre of the image is used, cropped to the shape that the net takes.",
+  padded: "The whole image is used, with grey bars if it has another shape than the net takes.",
+  squashed: "The whole image is used, squashed to the shape that the net takes.",
+};
 let asked = "";
 
 // Problems with the list of models, the choice and the last image or row, each shown until it is solved.
@@ -91,7 +97,7 @@ function choose() {
   find("invitation").textContent = draws ? "Draw a digit here,\nor drop or paste an image" : "Drop or paste an image here";
   find("keys").textContent = draws
     ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears, Ctrl+Z undoes."
-    : "The centre of the image is used, cropped to the shape that the net takes.";
+    : FITS[kind];
   find("other").hidden = !choice.second;
   showSamples(table ? null : target, (file, source) => drawing.show(file, source));
   // Only a version that the table does not have yet needs its images to be sent again.

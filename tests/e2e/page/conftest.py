@@ -15,12 +15,13 @@ from tests.endpoint import Endpoint, add_bad_version
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, its copy `other`, `photographs`, three models of tables, and `damaged`."""
+    """A repository with `digits`, `photographs`, their copies `other` and `padded`, three tables, and `damaged`."""
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
-    shutil.copytree(models / "digits", models / "other")
-    manifest = models / "other" / "1" / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "other"}))
+    for name, original, changes in (("other", "digits", {}), ("padded", "photographs", {"pictures": "padded"})):
+        shutil.copytree(models / original, models / name)
+        manifest = models / name / "1" / "manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": name, **changes}))
     table_model.write(models / "houses" / "1", regression=True)
     table_model.write(models / "sales" / "1")
     table_model.write(models / "tags" / "1", multi_label=True, age="day")

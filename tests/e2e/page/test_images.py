@@ -44,10 +44,22 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
     page.add_file("paste", image_files / "blue.jpg", "image/jpeg")
     page.until("return document.querySelector('#answer .verdict b').textContent === 'blue'")
+    # Inputs that are not square are drawn in their own shape.
+    fit = "return getComputedStyle(document.querySelector(arguments[0])).objectFit"
+    assert {page.driver.execute_script(fit, f"#answer .{part}") for part in ("seen", "open")} == {"contain"}
+    assert page.get("keys").text.startswith("The centre of the image is used")
     # Strokes on photographs are ignored, and the area is not in the tab order.
     page.draw(SEVEN)
     assert page.verdict() == "blue"
     assert page.get("canvas").get_attribute("tabindex") is None
+
+
+def test_a_model_that_pads_uses_the_whole_image(page, image_files):
+    page.choose("model", "padded")
+    page.add_file("paste", image_files / "red.jpg", "image/jpeg")
+    page.verdict()
+    assert page.get("keys").text.startswith("The whole image is used, with grey bars")
+    assert page.marks() == []
 
 
 def test_samples_are_classified_and_kept_for_this_visit(page):
