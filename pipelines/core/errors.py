@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import re
 import signal
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
@@ -51,8 +52,20 @@ def disk_is_full(error: BaseException) -> str:
         (isinstance(link, OSError) and link.errno in FULL) or any(os.strerror(number) in str(link) for number in FULL)
         for link in links
     )
-    text = str(links[-1]).strip()
-    return (text.splitlines()[0] if text else type(links[-1]).__name__) if full else ""
+    return reason(links[-1]) if full else ""
+
+
+def reason(error: BaseException) -> str:
+    """Returns the message of a framework's error in one line, without the names of its internals.
+
+    Args:
+        error: the error; one without a message is named.
+
+    Example:
+        reason(error)  # "part-00000-of-00001; No space left on device", without "{{function_node ...}}" and "[Op:...]"
+    """
+    text = re.sub(r"\{\{.*?\}\}|\[Op:.*|\[\[.*", "", " ".join(str(error).split()))
+    return text[:400].strip(" .") or type(error).__name__
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import re
 import tempfile
 import urllib.error
 import urllib.parse
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from pipelines.core.errors import UserError
+from pipelines.core.errors import UserError, disk_is_full, reason
 from pipelines.core.files import user_cache
 from pipelines.core.url import is_url
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
@@ -96,12 +95,6 @@ def damaged(folder: Path, error: Exception) -> UserError:
     )
 
 
-def reason(error: Exception) -> str:
-    """Shortens a framework's error and strips the names of its internals."""
-    text = re.sub(r"\{\{.*?\}\}|\[Op:.*|\[\[.*", "", str(error).replace("\n", " ")).strip()
-    return text[:200].rstrip(" .") or type(error).__name__
-
-
 def open_folder(folder: Path) -> tfds.core.DatasetBuilder:
     """Returns the builder of the prepared data set in a folder.
 
@@ -161,6 +154,8 @@ def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
                 unfinished.download_and_prepare(download_dir=Path(aside) / "downloads", download_config=settings)
         except Exception as error:
             # The code of an arbitrary TFDS data set runs here, over the network, and may raise anything.
+            if disk_is_full(error):
+                raise
             raise _unavailable(data, root, reason(error)) from error
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # Another process was faster, or the target is blocked: see below.

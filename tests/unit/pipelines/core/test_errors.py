@@ -1,6 +1,6 @@
 from functools import partial
 
-from pipelines.core.errors import LostHostError, UserError, nearest, unknown
+from pipelines.core.errors import LostHostError, UserError, disk_is_full, nearest, reason, unknown
 from pipelines.core.guard import guarded
 
 
@@ -36,3 +36,15 @@ def test_the_status_says_whether_repeating_helps():
 
     statuses = [guarded("highway", partial(fail, error("what happened"))) for error in (UserError, LostHostError)]
     assert statuses == [2, 75]
+
+
+def test_a_framework_error_loses_its_internals():
+    error = Exception("{{function_node __wrapped__X}} truncated record at 5.\nagain [Op:IteratorGetNext] name: ")
+    assert reason(error) == "truncated record at 5. again"
+    assert reason(KeyError()) == "KeyError"
+
+
+def test_a_full_disk_is_found_in_the_message_of_a_framework():
+    error = RuntimeError("{{function_node __wrapped__SaveV2}} models/part-00000; No space left on device [Op:SaveV2]")
+    assert disk_is_full(error) == "models/part-00000; No space left on device"
+    assert disk_is_full(RuntimeError("no such file")) == ""

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.data.catalog import find, is_folder, reason
+from pipelines.data.catalog import find, is_folder
 from pipelines.data.roots import data_root, roots
 
 
@@ -83,9 +83,3 @@ def test_a_folder_without_a_data_set_is_reported(digits):
         find(str(digits / "mnist_5k"), None)
     with pytest.raises(UserError, match="no prepared data set in '/no/where'"):
         find("/no/where", None)
-
-
-def test_a_framework_error_loses_its_internals():
-    error = Exception("{{function_node __wrapped__X}} truncated record at 5.\nagain [Op:IteratorGetNext] name: ")
-    assert reason(error) == "truncated record at 5. again"
-    assert reason(KeyError()) == "KeyError"

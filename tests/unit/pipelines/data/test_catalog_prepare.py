@@ -92,6 +92,17 @@ def test_a_preparation_that_fails_leaves_nothing(sets, monkeypatch, error):
     assert not list(sets.iterdir())
 
 
+def test_a_full_disk_is_not_mistaken_for_missing_data(sets, monkeypatch):
+    def fail(self, **_):
+        raise RuntimeError("Failed to finalize writing; No space left on device")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    # The command line says that the disk is full; see `guarded`.
+    with pytest.raises(RuntimeError, match="No space left"):
+        prepare("mnist_5k", sets)
+    assert not list(sets.iterdir())
+
+
 def test_an_interrupted_preparation_leaves_nothing(sets, monkeypatch):
     def interrupt(self, **_):
         raise KeyboardInterrupt
