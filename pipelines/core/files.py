@@ -125,6 +125,26 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def check_writable(path: Path) -> None:
+    """Checks that files can be written to a folder, before anything is computed.
+
+    Args:
+        path: the folder; if it is missing, the nearest folder above it is checked, and nothing is created.
+
+    Raises:
+        UserError: the folder is not writable, or it is a file.
+
+    Example:
+        check_writable(run / "figures")
+    """
+    place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    problem = "" if os.access(place, os.W_OK | os.X_OK) else "is read-only"
+    if not place.is_dir():
+        problem = "is a file"
+    if problem:
+        raise UserError(f"{path} cannot be written: {place} {problem}. Name another folder.")
+
+
 def check_replaceable(path: Path) -> None:
     """Checks that `replacing_folder` will be able to write, before anything is computed.
 

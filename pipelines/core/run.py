@@ -240,7 +240,7 @@ def refuse_existing(path: Path | Url) -> None:
     if path.exists() or (isinstance(path, Path) and path.is_symlink()):
         raise UserError(
             f"{path} exists already, and a run is never overwritten. "
-            f"Name another folder with --run DIR, or resume the run in it with --resume {path}."
+            f"Name another folder with --run DIR, or resume the run in it: highway train --resume {path}"
         )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
-from pipelines.core.files import replacing
-from pipelines.core.run import FILES, Run, Weights, load_model, model_file, open_run
+from pipelines.core.files import check_writable, replacing
+from pipelines.core.run import FILES, DataRecord, Run, Weights, load_model, model_file, open_run
 from pipelines.export import forms, metadata, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
@@ -72,10 +72,8 @@ def export(
         )
     _check_options(run, pictures=conversion is not None, calibrate=calibrate, optional=optional)
     model_file(run, weights)
-    to = to or Path("models") / run.path.resolve().name
-    _check_folder(to, run)
-    if not force:
-        _check_model(to, run)
+    to = to or default_folder(run.path)
+    check_folder(to, run.path, None if force else run.record.data)
     # Read first, so that an unusable key fails before minutes of work.
     key = _key(sign)
     _use_tensorflow()
@@ -136,37 +134,51 @@ def verify(path: Path, sign: Path | None = None) -> tuple[Path, Parity]:
     return folder, measured
 
 
-def _check_folder(to: Path, run: Run) -> None:
+def default_folder(run: Path) -> Path:
+    """Returns the folder for the versions of a run: `models/` and the name of the run directory."""
+    return Path("models") / run.resolve().name
+
+
+def check_folder(to: Path, run: Path, data: DataRecord | None) -> None:
+    """Checks that a folder takes a version of a net, before anything is computed.
+
+    Args:
+        to: the folder of the model's versions, which may be missing.
+        run: the run directory.
+        data: data of the run, whose input and classes must be those of the newest version; None accepts any.
+
+    Raises:
+        UserError: the folder is the folder of all models, cannot be read or written, or holds another model.
+    """
     try:
         versions, models = repository.versions(to), repository.models(to)
     except OSError as error:
         raise UserError(f"{to} cannot be read: {error.strerror}. Name another folder with --to.") from error
     # "models" is the folder that `highway serve` reads, and may not exist yet.
     if not versions and (models or to.name == "models"):
-        raise UserError(f"{to} is the folder of all models. Name the model: --to {to / run.path.resolve().name}.")
+        raise UserError(f"{to} is the folder of all models. Name the model: --to {to / run.resolve().name}.")
+    check_writable(to)
+    if versions and data:
+        _check_model(to, versions[-1], run, data)
 
 
-def _check_model(to: Path, run: Run) -> None:
-    """Refuses a version whose input or classes differ from those of the newest version."""
-    versions = repository.versions(to)
+def _check_model(to: Path, version: int, run: Path, data: DataRecord) -> None:
+    """Refuses a net whose input or classes differ from those of a version."""
     try:
-        newest = manifest.read(to / str(versions[-1])) if versions else None
+        newest = manifest.read(to / str(version))
     except ServingError:
         # A version that cannot be read is not served either.
         return
-    data = run.record.data
     taken = metadata.taken(data)
     columns = taken.columns if isinstance(taken, manifest.RowInput) else ()
-    if not newest:
-        return
     given = (newest.input.shape[1:], newest.labels, newest.multi_label)
     # Versions that were exported before do not say which columns are dates.
     theirs, ours = ([(one.name, one.categories) for one in each] for each in (newest.columns, columns))
     if given != (data.shape, data.labels, data.multi_label) or theirs != ours:
         raise UserError(
-            f"{to} is a model of {_described(*given)}, and {run.path} is a net of "
+            f"{to} is a model of {_described(*given)}, and {run} is a net of "
             f"{_described(data.shape, data.labels, data.multi_label)}{', with other columns' if newest.columns else ''}"
-            ". Name another folder with --to, or add --force."
+            ". Name another folder with --to, or export it with --force."
         )
 
 

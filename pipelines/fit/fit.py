@@ -1,5 +1,6 @@
 """Fits a net to images or a table of the user's own: chooses net and schedule, trains, evaluates and exports."""
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,8 +11,9 @@ from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
-from pipelines.core.run import Weights, refuse_existing
-from pipelines.export.export import export
+from pipelines.core.files import check_writable
+from pipelines.core.run import DataRecord, Weights, refuse_existing
+from pipelines.export.export import check_folder, default_folder, export
 from pipelines.training.evaluate import evaluate
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.multi_label import MultiLabel
@@ -48,7 +50,8 @@ def fit(
         The exported version.
 
     Raises:
-        UserError: the data cannot be read or trained on, the run directory exists, or another step fails.
+        UserError: the data cannot be read or trained on, the run directory exists, a folder is read-only, `to` holds a
+            model of other classes or inputs, or another step fails.
         StoppedError: after SIGTERM or SIGINT during training, once the state is saved.
 
     Example:
@@ -57,6 +60,7 @@ def fit(
     """
     console = console or Console()
     frameworks.load(console=console)
+    from pipelines.data import sources
     from pipelines.data.own import prepare
     from pipelines.data.own.by_url import local
 
@@ -64,6 +68,9 @@ def fit(
         here = config.model_copy(update={"data": path})
         choose = _for_table if prepare.is_table(path) else _for_images
         plan = choose(here, minutes, side, run, console)
+    to = to or default_folder(plan.run)
+    info = sources.describe(plan.config.data, None, plan.config.validation, plan.config.subset)
+    check_folder(to, plan.run, DataRecord(**dataclasses.asdict(info)))
     train(prepare.named(plan.config, config.data), plan.run, console=console)
     if plan.counts["test"]:
         _report(evaluate(plan.run, plan.weights), plan.examples, plan.target, console)
@@ -100,6 +107,7 @@ def _for_images(config: Config, minutes: float, side: int | None, run: Path | No
     own = prepare.read(config.data, config.group, console, config.label_separator)
     run = run or Path("runs") / own.name
     refuse_existing(run)
+    check_writable(run)
     survey.refuse(own.found, own.splits, config.skip_damaged)
     choice = choose(own, config, minutes, side)
     for reason in choice.reasons:
@@ -119,6 +127,7 @@ def _for_table(config: Config, minutes: float, side: int | None, run: Path | Non
     table = table_data.read_table(config)
     run = run or Path("runs") / data_name(Path(table.source))
     refuse_existing(run)
+    check_writable(run)
     choice = choose_for_table(table, config, minutes)
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
-from pipelines.core.files import write_text
+from pipelines.core.files import check_writable, write_text
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
 from pipelines.data.roots import data_name
 from pipelines.training import evaluation, multi_label
@@ -50,8 +50,9 @@ def evaluate(
         The metrics: a `Regression` if the data have no classes, a `MultiLabel` if an example may have several.
 
     Raises:
-        UserError: the run lacks these weights, its data have no images to mirror, a file is damaged, or the data has no
-            test split or another version; or other data have other classes, or images of another size.
+        UserError: the folder is read-only, the run lacks these weights, its data have no images to mirror, a file is
+            damaged, or the data has no test split or another version; or other data have other classes, or images of
+            another size.
 
     Example:
         evaluate(Path("runs/demo")).accuracy
@@ -63,6 +64,8 @@ def evaluate(
     # What can be refused is refused before TensorFlow is loaded.
     if mirror:
         _refuse_mirror(run)
+    to = folder(path, data)
+    check_writable(to)
     rows = _other_rows(run, data, notes) if data is not None and run.record.data.columns else None
     frameworks.load(console=console)
     from pipelines.data import batches, preprocess
@@ -74,7 +77,6 @@ def evaluate(
     dataset = batches.evaluation(found.examples, fitted, batch_size=run.config.batch_size, classes=len(labels))
     outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
-    to = folder(path, data)
     (to / "figures").mkdir(parents=True, exist_ok=True)
     if not labels:
         mean = _training_mean(run, data_dir, notes)

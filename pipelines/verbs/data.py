@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines.core.config import Config
 from pipelines.core.console import say, table_console
 from pipelines.core.errors import UserError
-from pipelines.core.files import check_figure, writing
+from pipelines.core.files import check_figure, check_writable, writing
 from pipelines.core.frameworks import load as load_frameworks
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
@@ -129,6 +129,7 @@ def _show(given: Arguments) -> None:
     config = _any(given)
     path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
     check_figure(path, "--to")
+    check_writable(path.parent)
     console = Console()
     load_frameworks(console=console)
     from pipelines.data.own import by_url

@@ -72,6 +72,12 @@ def test_other_data_is_refused(trained_run, monkeypatch, capsys):
     assert "and the data found is" in error_of(capsys, trained_run)
 
 
+def test_a_read_only_run_is_refused_before_anything_is_computed(trained_run, monkeypatch, capsys):
+    monkeypatch.setattr("pipelines.training.evaluate.load_model", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert f"{trained_run} is read-only. Name another folder." in error_of(capsys, trained_run)
+
+
 def test_a_run_that_cannot_be_evaluated_is_refused_with_the_reason(trained_run, toy, tmp_path, capsys):
     assert "there is no run directory" in error_of(capsys, tmp_path / "none")
     assert "is not a run directory" in error_of(capsys, tmp_path)

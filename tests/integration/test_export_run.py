@@ -172,7 +172,7 @@ def test_a_model_keeps_its_classes_and_its_input(tiny_run, home, data_dir, capsy
     words = (tiny_run.path, data_dir, "--to", "models/other")
     message = refused(capsys, export(*words))
     assert "models/other is a model of 4 classes (zero, one, two, ...) and inputs of 4 x 3 x 1" in message
-    assert "add --force" in message
+    assert "export it with --force" in message
     assert not (home / "models" / "other" / "2").exists()
     assert export(*words, "--force") == 0
     assert read(home / "models" / "other" / "2").labels == DIGITS.labels

@@ -7,7 +7,7 @@ from pipelines.core.url import Url
 from pipelines.data.roots import unpinned
 from pipelines.fit import fit
 from pipelines.verbs.cli import main
-from tests import houses, shapes
+from tests import houses, shapes, table_model
 
 
 @pytest.fixture
@@ -37,6 +37,21 @@ def test_data_in_a_bucket_are_fitted_to(home, monkeypatch, capsys):
     assert unpinned(table)[1].is_dir()
     assert unpinned(images)[1].is_dir()
     assert "memory://fitted/shapes: " in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_take_the_version_is_refused_before_training(home, monkeypatch, capsys):
+    monkeypatch.setattr(fit, "train", lambda *_, **__: pytest.fail("trained"))
+    houses.write(home / "houses.csv")
+    table_model.write(home / "models" / "houses" / "1")
+    (home / "file").touch()
+    words = ["fit", "houses.csv", "--target", "verdict", "--minutes", "0.01"]
+    assert main(words) == 2
+    assert "models/houses is a model of" in capsys.readouterr().err
+    assert main([*words, "--to", "file/houses"]) == 2
+    assert "file/houses cannot be written" in capsys.readouterr().err
+    assert main([*words, "--run", "file/run"]) == 2
+    assert "file/run cannot be written" in capsys.readouterr().err
+    assert not (home / "runs").exists()
 
 
 @pytest.mark.parametrize(("words", "message"), [(["mnist"], "`highway train`"), (["nowhere"], "no images of your own")])

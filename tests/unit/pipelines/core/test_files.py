@@ -8,6 +8,7 @@ import pytest
 from pipelines.core.errors import UserError
 from pipelines.core.files import (
     check_replaceable,
+    check_writable,
     csv_text,
     remove_leftovers,
     replacing,
@@ -177,6 +178,17 @@ def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch)
     with pytest.raises(UserError, match="b cannot be written: no"), replacing_folder(tmp_path / "b") as aside:
         write_text(aside / "new.txt", "new")
     assert contents(tmp_path) == {"b", "b/old.txt"}
+
+
+def test_a_folder_need_not_exist_to_be_writable(tmp_path, monkeypatch):
+    check_writable(tmp_path / "new" / "figures")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file/figures cannot be written: .*/file is a file"):
+        check_writable(tmp_path / "file" / "figures")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UserError, match=rf"new cannot be written: {tmp_path} is read-only\. Name another folder"):
+        check_writable(tmp_path / "new")
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path, monkeypatch):
