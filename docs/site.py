@@ -43,6 +43,13 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return re.sub(r"^::: ([\w.]+)\.\*$", lambda match: entries(match[1]), markdown, flags=re.MULTILINE)
 
 
+def on_page_content(html: str, **_: object) -> str:
+    """Keeps the options in inline code on one line: browsers break them after their hyphens."""
+    options = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+    code = re.compile(r"<code>[^<]*-[^<]*</code>")
+    return code.sub(lambda found: options.sub(r'<span class="option">\g<0></span>', found[0]), html)
+
+
 def entries(package: str) -> str:
     """Returns a directive for each name that a package re-exports, classes first."""
     module = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))

@@ -1,36 +1,79 @@
-"""Every `highway` command of the guides is one that its verb accepts, with the arguments that it has there.
+"""Every `highway` command in the documentation is one that its verb accepts, and `make` targets and benchmarks exist.
 
-The commands of the tutorials are run by tests/e2e/test_tutorials.py, those of `make demo` by CI.
+tests/e2e/test_tutorials.py also runs the commands of the tutorials, and CI runs those of `make demo`.
 """
 
 import importlib
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
 from pipelines.core.errors import UserError
 from pipelines.verbs import train, tune
 from pipelines.verbs.cli import VERBS
 
 ROOT = Path(__file__).parents[4]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 # Names that the pages ask their readers to make.
 MADE = re.compile(r"\bmy[-_]\w+")
+# Words of the shell before a command.
+BEFORE = {"else", "exec", "srun", "then"}
+# A word for which readers insert their own.
+PLACEHOLDER = re.compile(r"^(?:[A-Z:]+(?:\|\w+)*|.*(?:\.\.\.|\$).*)$")
+
+
+def split(line: str) -> Iterator[list[str]]:
+    """Yields the words of each command in a line of the shell."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in lexer:
+        if set(word) <= set(";&"):
+            yield words
+            words = []
+        else:
+            words.append(word)
+    yield words
+
+
+def lines():
+    """Yields the name of a page, a line of shell code or a piece of inline code, and whether it is inline."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                yield page.stem, line, False
+        text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        for code in re.findall(r"`([^`]+)`", text):
+            yield page.stem, " ".join(code.split()), True
 
 
 def commands():
     """Yields the words after `highway` of each command."""
-    for page in PAGES:
-        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
-                if "highway" in words and not MADE.search(line):
-                    start = words.index("highway")
-                    # Before it, there are only variables.
-                    assert all("=" in word for word in words[:start]), line
-                    yield pytest.param(words[start + 1 :], id=f"{page.stem}: {' '.join(words[start:])}")
+    seen = set()
+    for page, line, inline in lines():
+        if not re.search(r"\bhighway [a-z]", line) or MADE.search(line):
+            continue
+        for words in split(line):
+            if "highway" not in words:
+                continue
+            start = words.index("highway")
+            command = words[start + 1 :]
+            if inline:
+                # A verb with a single word names an option or a command in general.
+                if len(command) < 3 or "--help" in command or any(map(PLACEHOLDER.match, command)):
+                    continue
+            else:
+                assert all("=" in word or word in BEFORE for word in words[:start]), line
+                if any("$" in word for word in command):
+                    continue
+            if tuple(command) not in seen:
+                seen.add(tuple(command))
+                yield pytest.param(command, id=f"{page}: {' '.join(words[start:])}")
 
 
 class ParsedError(Exception):
@@ -64,3 +107,17 @@ def test_a_verb_accepts_the_command(words, monkeypatch):
 
 def test_there_are_commands():
     assert {one.values[0][0] for one in commands()} >= {"train", "tune", "reproduce", "export", "release", "serve"}
+
+
+def test_make_targets_and_benchmarks_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named, benchmarks = set(), set()
+    for _, line, _ in lines():
+        for words in split(line) if re.match(r"make [a-z]", line) else ():
+            named |= {word for word in words[1:] if "=" not in word}
+            for word in words:
+                benchmarks |= set(word.removeprefix("BENCH=").split()) if word.startswith("BENCH=") else set()
+    assert len(named) > 8
+    assert named <= targets
+    assert len(benchmarks) > 10
+    assert benchmarks - {"--quick"} <= {one.name for one in BENCHMARKS}
