@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ from pipelines.data.sources import DataInfo
 
 # Sides of the input to choose from, and the passes over the data below which a smaller one is better.
 SIDES = (32, 48, 64, 96)
-FEWEST, MOST = 8, 60
+ENOUGH = 8
+# Fewest and most passes over the data.
+FEWEST, MOST = 3, 60
 # Steps in an epoch that a batch should leave, and the largest batch.
 STEPS, BATCH = 20, 250
 # Steps of training on a table, and fewest and most passes over its rows.
@@ -36,13 +38,13 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) -> Choice:
+def choose(own: OwnData, base: Config, deadline: float, side: int | None = None) -> Choice:
     """Chooses a configuration by the size and number of images, and by the speed of this machine.
 
     Args:
         own: the data, read.
         base: the configuration of a modern recipe, with the path of the data.
-        minutes: time for training.
+        deadline: when everything should have ended, in seconds of `time.monotonic`.
         side: side of the input in pixels; None chooses it.
 
     Returns:
@@ -63,30 +65,45 @@ def choose(own: OwnData, base: Config, minutes: float, side: int | None = None) 
         reasons.append("no label smoothing, which would raise the probability of rare classes")
     shorter = float(np.median([min(image.size) for image in own.found.images]))
     fitting = [side] if side else [one for one in SIDES if one <= max(shorter, SIDES[0])]
-    for size in reversed(fitting):
-        config = _sized(config, size)
+
+    def epoch(size: int) -> float:
+        """Measures the seconds of an epoch."""
         shape = (size, size, 1 if own.found.is_grey else 3)
         labels, multi_label = own.found.labels, own.found.multi_label
         info = DataInfo(own.name, "1.0.0", shape, labels, {"train": train}, multi_label=multi_label)
-        seconds = train // batch * seconds_per_step(config, info)
-        epochs = int((1 - REST) * 60 * minutes / seconds)
-        if epochs >= FEWEST or size == fitting[0]:
-            break
-    epochs = int(np.clip(epochs, FEWEST, MOST))
+        return train // batch * seconds_per_step(_sized(config, size), info)
+
+    size, seconds = _affordable(fitting, epoch, deadline)
+    epochs = int(np.clip(_training_time(deadline) / seconds, FEWEST, MOST))
     if side is None:
         reasons.append(f"inputs of {size} x {size} pixels: the median of the images' shorter sides is {shorter:.0f}")
-    unit = "minute" if minutes == 1 else "minutes"
-    reasons.append(f"{epochs} epochs of about {seconds:.1f} s, for {minutes:g} {unit} in all")
-    return Choice(config.model_copy(update={"epochs": epochs}), tuple(reasons))
+    reasons.append(f"{epochs} epochs of about {seconds:.1f} s")
+    return Choice(_sized(config, size).model_copy(update={"epochs": epochs}), tuple(reasons))
 
 
-def choose_for_table(table: TableData, base: Config, minutes: float) -> Choice:
+def _affordable(sizes: Sequence[int], epoch: Callable[[int], float], deadline: float) -> tuple[int, float]:
+    """Returns the largest size with time for enough epochs, or the smallest, and the seconds of an epoch."""
+    smallest = sizes[0]
+    seconds = epoch(smallest)
+    # A net of its own is compiled for each measurement, so sizes that are sure to take too long are not measured.
+    for size in reversed(sizes[1:]):
+        enough = _training_time(deadline) / ENOUGH
+        if seconds * (size / smallest) ** 2 <= enough and (larger := epoch(size)) <= enough:
+            return size, larger
+    return smallest, seconds
+
+
+def _training_time(deadline: float) -> float:
+    return (1 - REST) * (deadline - time.monotonic())
+
+
+def choose_for_table(table: TableData, base: Config, deadline: float) -> Choice:
     """Chooses batch size and epochs for a table by its number of rows, and by the speed of this machine.
 
     Args:
         table: the table, read.
         base: the configuration of the recipe for tables.
-        minutes: time for training.
+        deadline: see `choose`.
 
     Returns:
         The choice.
@@ -105,7 +122,7 @@ def choose_for_table(table: TableData, base: Config, minutes: float) -> Choice:
     )
     seconds = steps * seconds_per_step(config, info)
     epochs = int(np.clip(TABLE_STEPS // steps, TABLE_FEWEST, TABLE_MOST))
-    epochs = min(epochs, max(TABLE_FEWEST, int((1 - REST) * 60 * minutes / seconds)))
+    epochs = min(epochs, max(TABLE_FEWEST, int(_training_time(deadline) / seconds)))
     reasons = reason, f"{epochs} epochs, {epochs * steps:,} steps in all"
     return Choice(config.model_copy(update={"epochs": epochs}), reasons)
 

@@ -1,6 +1,7 @@
 """Fits a net to images or a table of the user's own: chooses net and schedule, trains, evaluates and exports."""
 
 import dataclasses
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +59,7 @@ def fit(
         config = recipes.get("cifar10_modern").config
         fit(config.model_copy(update={"data": "photos"}), minutes=30)  # models/photos/1
     """
+    deadline = time.monotonic() + 60 * minutes
     console = console or Console()
     frameworks.load(console=console)
     from pipelines.data import sources
@@ -67,7 +69,7 @@ def fit(
     with local(config.data, console) as path:
         here = config.model_copy(update={"data": path})
         choose = _for_table if prepare.is_table(path) else _for_images
-        plan = choose(here, minutes, side, run, console)
+        plan = choose(here, deadline, side, run, console)
     to = to or default_folder(plan.run)
     info = sources.describe(plan.config.data, None, plan.config.validation, plan.config.subset)
     check_folder(to, plan.run, DataRecord(**dataclasses.asdict(info)))
@@ -97,7 +99,7 @@ class _Plan(NamedTuple):
     """True if the net has probabilities to calibrate."""
 
 
-def _for_images(config: Config, minutes: float, side: int | None, run: Path | None, console: Console) -> _Plan:
+def _for_images(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _Plan:
     from pipelines.data.own import prepare, survey
     from pipelines.fit.choice import choose
 
@@ -109,7 +111,8 @@ def _for_images(config: Config, minutes: float, side: int | None, run: Path | No
     refuse_existing(run)
     check_writable(run)
     survey.refuse(own.found, own.splits, config.skip_damaged)
-    choice = choose(own, config, minutes, side)
+    with console.status("measuring how long training takes"):
+        choice = choose(own, config, deadline, side)
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
     # Prepared here, because the images have been read.
@@ -117,7 +120,7 @@ def _for_images(config: Config, minutes: float, side: int | None, run: Path | No
     return _Plan(ready, run, "final", own.counts, "images", "", True)
 
 
-def _for_table(config: Config, minutes: float, side: int | None, run: Path | None, console: Console) -> _Plan:
+def _for_table(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _Plan:
     from pipelines.data.own import table_data
     from pipelines.data.roots import data_name
     from pipelines.fit.choice import choose_for_table
@@ -128,7 +131,8 @@ def _for_table(config: Config, minutes: float, side: int | None, run: Path | Non
     run = run or Path("runs") / data_name(Path(table.source))
     refuse_existing(run)
     check_writable(run)
-    choice = choose_for_table(table, config, minutes)
+    with console.status("measuring how long training takes"):
+        choice = choose_for_table(table, config, deadline)
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
     ready = table_data.with_table(choice.config, table, console)
