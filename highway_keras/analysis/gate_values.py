@@ -12,7 +12,7 @@ from highway_keras.layers.recording import Recording, layer_names, recording
 
 
 class GateModel(compiling.Program):
-    """A model that outputs the transform gates of every highway layer of another model, in inference.
+    """A model that outputs the transform gates of every highway layer of another model, in inference mode.
 
     It shares the other model's weights. Keep one to read a model repeatedly: `predict` compiles a single program. It is
     not meant to be saved.
@@ -48,7 +48,14 @@ class GateModel(compiling.Program):
         return means_of_examples(recorded) if self.mean else dict(recorded)
 
     def read(self, x: Any, batch_size: int | None) -> dict[str, np.ndarray]:
-        """Returns the outputs for all of `x`, in call order.
+        """Predicts like `predict`, but returns the layers of a stack one by one, and all layers in call order.
+
+        Args:
+            x: inputs as for `predict`; labels and weights in batches (x, y) or (x, y, weights) are ignored.
+            batch_size: examples per step; None if `x` is already batched.
+
+        Returns:
+            The outputs by layer name, such as T, `[examples, ...]`; see `gates` for the names.
 
         Raises:
             ValueError: if `x` is empty, or a highway layer is called inside a loop.
@@ -72,7 +79,7 @@ class GateModel(compiling.Program):
 
 
 def means_of_examples(recorded: Recording) -> dict[str, Any]:
-    """Computes the mean gate of each layer for each example of a recording, for use in a graph such as an exported one.
+    """Computes the mean gate of each layer for each example of a recording, inside a graph such as an exported one.
 
     Args:
         recorded: recording, as yielded by `highway_keras.layers.recording.recording`.
@@ -90,7 +97,7 @@ def means_of_examples(recorded: Recording) -> dict[str, Any]:
 
 
 def maps_of_examples(recorded: Recording) -> dict[str, Any]:
-    """Computes where in an image each convolutional layer opens its gates, for use in a graph such as an exported one.
+    """Computes a gate map of each convolutional layer for each image, inside a graph such as an exported one.
 
     Args:
         recorded: recording, as yielded by `highway_keras.layers.recording.recording`.
@@ -112,7 +119,7 @@ def maps_of_examples(recorded: Recording) -> dict[str, Any]:
 
 
 class OutputModel(GateModel):
-    """A model that outputs the outputs of every highway layer of another model, in inference; see `GateModel`."""
+    """A model that returns the outputs of every highway layer of another model, in inference mode; see `GateModel`."""
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Returns y by layer name, `[batch, ...]`; for a stack with an axis for its layers."""
@@ -164,6 +171,9 @@ def gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict[str,
         T in [0, 1] by layer name, in call order: float32 `[examples, ...]`, of the shape of the layer's output.
         Repeated names get the suffixes ":2", ":3" and so on. Empty if the model has no highway layer.
 
+    Raises:
+        ValueError: if `x` is empty, or a highway layer is called inside a loop of the backend, such as an RNN cell.
+
     Example:
         for name, gate in highway_keras.gates(model, images[:100]).items():
             print(name, gate.mean(axis=0))  # one value per unit
@@ -188,9 +198,15 @@ def mean_gates(model: keras.Model, x: Any, batch_size: int | None = 128) -> dict
     Returns:
         The mean of T, in [0, 1], by layer name, in call order; see `gates` for the names. NaN if all steps are masked.
 
+    Raises:
+        ValueError: see `gates`.
+
     Example:
         >>> highway_keras.mean_gates(model, images)
         {'highway': 0.131, 'highway_1': 0.117}
+
+    Reference:
+        arXiv 1507.06228, section 4 and Figure 2, second column.
     """
     return MeanModel(model).means(x, batch_size)
 
@@ -206,6 +222,9 @@ def layer_outputs(model: keras.Model, x: Any, batch_size: int | None = 128) -> d
     Returns:
         The outputs by layer name, `[examples, ...]` of the shape of the layer's output, in the order and with the names
         of `gates`. Outputs within a stack are float32 under a mixed policy.
+
+    Raises:
+        ValueError: see `gates`.
 
     Example:
         for name, y in layer_outputs(model, images[:1]).items():

@@ -77,7 +77,7 @@ class Jacobian(NamedTuple):
 
     @property
     def rest(self) -> np.ndarray:
-        """The sum of the other two parts."""
+        """The sum of the parts through the block state and through the gate."""
         return self.transform + self.gate
 
 

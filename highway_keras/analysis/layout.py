@@ -29,7 +29,7 @@ class Call:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Names of its layers."""
+        """Names of the layers that it calls: those of a stack, or one."""
         return (self.name,) if self.depth is None else tuple(layer_names(self.name, self.depth))
 
 
@@ -93,7 +93,11 @@ class Layout:
         return np.repeat(array, self.units, axis=-1)
 
     def parts(self) -> Iterator[tuple[Call, slice, int]]:
-        """Yields each call with its slice of the gates axis and the number of preceding layers."""
+        """Divides the gates axis among the calls.
+
+        Yields:
+            Each call, its slice of the axis, and the number of layers before it.
+        """
         gate = layer = 0
         for call in self.calls:
             stop = gate + call.units * (call.depth or 1)

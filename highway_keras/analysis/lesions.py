@@ -22,7 +22,7 @@ from highway_keras.layers.lesion import Lesion, lesioned
 from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan, stacked
 
-CHUNK = 64  # Lesions per call of the program.
+CHUNK = 64  # Maximum number of lesions per call of the program.
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,14 @@ class Lesions:
     """Mean scores of each lesion, float64 `[lesions]`."""
 
     def cost(self, score: str = "loss") -> np.ndarray:
-        """Returns the score of each lesion minus that of the intact net, float64 `[lesions]`."""
+        """Computes the effect of each lesion on a score.
+
+        Args:
+            score: name of the score, a key of `scores`.
+
+        Returns:
+            The score of each lesion minus that of the intact net, float64 `[lesions]`.
+        """
         return self.scores[score] - self.intact[score]
 
 
@@ -94,6 +101,16 @@ def lesion_units(
 
     Returns:
         One lesion per gate; `layout.split(lesions.cost())` groups their costs by layer.
+
+    Raises:
+        ValueError: see `lesion_layers`.
+
+    Example:
+        found = lesion_units(model, in_batches(images, labels))
+        found.layout.split(found.cost())["highway_03"]  # cost of each unit of layer 3, [units]
+
+    Reference:
+        arXiv 1507.06228, section 4.2, with units in place of layers.
     """
     return _measure(model, batches, lambda layout: np.eye(layout.gates, dtype=bool), scores, progress)
 
@@ -150,6 +167,9 @@ def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> 
 
     Returns:
         The number of layers.
+
+    Example:
+        effective_depth(lesion_layers(model, batches), tolerance=0.001, score="accuracy")  # layers worth over 0.1%
     """
     worse = lesions.cost(score) * (1 if score == "loss" else -1)
     return int(np.sum(worse > tolerance))

@@ -27,8 +27,8 @@ except (ImportError, KeyError) as error:
         "pip install 'matplotlib>=3.11'. The rest of highway_keras.analysis works without it."
     ) from error
 
-# The colours and this number are repeated in `pipelines.core.plotting`, which this package must not import.
-MAX_MARKERS = 60  # More would overlap.
+# The colours and `MAX_MARKERS` are repeated in `pipelines.core.plotting`, which this package must not import.
+MAX_MARKERS = 60  # More markers would overlap.
 LAYER = "highway layer, from the input"
 
 
@@ -118,6 +118,9 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
         figure: an empty figure.
         lesions: the result of `lesion_layers`.
         others: lesions of the same net trained with other seeds, drawn as thin lines with their own intact net.
+
+    Example:
+        lesion_curve(figure, lesion_layers(model, batches))
     """
     numbers = np.arange(1, len(lesions.layout.layers) + 1)
     shown = sorted(lesions.scores, key=lambda name: name != "loss")
@@ -154,6 +157,9 @@ def lesion_map(figure: Figure, lesions: Lesions, score: str = "loss") -> None:
         figure: an empty figure.
         lesions: the result of `lesion_units`.
         score: name of the score.
+
+    Example:
+        lesion_map(figure, lesion_units(model, batches))
     """
     axes = figure.subplots()
     cost = lesions.cost(score)
@@ -168,6 +174,9 @@ def openness(axes: Axes, statistics: GateStatistics) -> None:
     Args:
         axes: empty axes.
         statistics: the result of `gate_statistics`.
+
+    Example:
+        openness(figure.subplots(), gate_statistics(model, batches))
     """
     left, right, mean = (
         np.array([values.mean() for values in statistics.layout.split(array).values()])
@@ -197,6 +206,9 @@ def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
         axes: empty axes.
         layout: layout of the model.
         signatures: `[examples, layers]`, from `signatures`.
+
+    Example:
+        route_bands(figure.subplots(), found.layout, signatures(model, images))
     """
     numbers = np.arange(1, signatures.shape[1] + 1)
     low, first, median, third, high = np.percentile(signatures, (5, 25, 50, 75, 95), axis=0)

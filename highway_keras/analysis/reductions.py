@@ -53,7 +53,7 @@ def per_unit(values: Mapping[str, Any], masks: Mapping[str, Any], layout: Layout
         values: T, or a function of it, by call name.
         masks: masks of the recording.
         layout: layout of the recording.
-        reduction: one of the reductions above.
+        reduction: `total`, `weight`, `mean` or `maximum`.
     """
     rows = []
     for call in layout.calls:

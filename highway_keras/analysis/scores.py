@@ -22,6 +22,9 @@ def classification(y: Any, outputs: Any) -> dict[str, Any]:
         outputs: logits `[batch, classes]` or `[batch, steps, classes]`. A last axis of length 1 holds the logit of
             class 1 of two classes.
 
+    Returns:
+        "loss" and "accuracy", float32 `[batch]` or `[batch, steps]`.
+
     Example:
         lesion_layers(model, batches, scores=classification)
     """
@@ -34,6 +37,9 @@ def probabilities(y: Any, outputs: Any) -> dict[str, Any]:
     Args:
         y: see `classification`.
         outputs: probabilities, shaped as in `classification`; clipped to at least `keras.config.epsilon()`.
+
+    Returns:
+        See `classification`.
 
     Example:
         lesion_layers(model, batches, scores=probabilities)
@@ -48,8 +54,14 @@ def regression(y: Any, outputs: Any) -> dict[str, Any]:
         y: targets `[batch, outputs]`; for a single output also `[batch]`.
         outputs: outputs of the model, `[batch, outputs]`.
 
+    Returns:
+        "loss", float32 `[batch]`, in squared units of the targets.
+
     Raises:
         ValueError: if targets and outputs differ in shape.
+
+    Example:
+        lesion_layers(model, batches, scores=regression)
     """
     y, outputs = match_shapes(ops.cast(y, "float32"), ops.cast(outputs, "float32"))
     return {"loss": losses.mean_squared_error(y, outputs)}

@@ -150,6 +150,9 @@ def open_layers(statistics: GateStatistics) -> float:
 
     Returns:
         A number between 0 and the number of layers.
+
+    Example:
+        open_layers(gate_statistics(model, batches))  # at most 49 for a net of 50 layers, the first of which is plain
     """
     return float(sum(np.mean(means) for means in statistics.layout.split(statistics.mean).values()))
 

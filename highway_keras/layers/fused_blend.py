@@ -62,14 +62,14 @@ def fused_blend(products: tuple[Any, Any], biases: tuple[Any, Any], inputs: Any,
 def normalized_fused_blend(
     products: tuple[Any, Any], normalization: tuple[Any, Any], gate_bias: Any, inputs: Any, options: tuple[Any, float]
 ) -> tuple[Any, Any, Any]:
-    """Computes the same with H normalized over the batch before its activation; gradients pass through the statistics.
+    """Computes `fused_blend` with H normalized over the batch; gradients pass through the statistics.
 
     Args:
         products: pre-activations of H and T, as in `fused_blend`.
         normalization: gain and offset, `(channels,)`, float32.
         gate_bias: bias of T, `(channels,)`, float32.
         inputs: x.
-        options: the activations, and the number that is added to the variance.
+        options: the activations, and the epsilon added to the variance.
 
     Returns:
         y, and mean and variance of the products of H, `(channels,)`, float32, for the running statistics.
@@ -106,7 +106,7 @@ def _compiled_normalized(activations: Activations, epsilon: float) -> Callable[.
 
 @functools.cache
 def _passes(activations: Activations) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Returns the compiled passes: y, and the gradients of the two sums before the activations and of x."""
+    """Returns the compiled passes: the first computes y, the second the gradients of both pre-activations and of x."""
     import tensorflow as tf
 
     def widened(*tensors: Any) -> tuple[Any, Any, Any]:

@@ -14,7 +14,7 @@ from highway_keras.layers.equations import gate_slope
 
 STEEPEST_AUTO_BIAS = -10.0
 RANGE_PROBES = (-1e4, -30.0, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 30.0, 1e4)
-# Numbers, and an order in which each has other neighbours in its row, column and group.
+# Probe values, and a permutation that gives each of them new neighbours in its row, column and group.
 ELEMENTWISE_PROBES = np.linspace(-3.0, 4.5, 16)
 PERMUTATION = np.arange(16).reshape(4, 4).T.ravel()
 

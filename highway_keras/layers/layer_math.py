@@ -14,7 +14,7 @@ Activation = Callable[[Any], Any]
 
 
 WIDE = 300
-"""Units from which on two products with the kernels of H and T take less time than concatenating the kernels."""
+"""Number of units from which two products, with H's and T's kernels, are faster than concatenating the kernels."""
 
 
 class Weights(NamedTuple):
@@ -29,7 +29,7 @@ class Weights(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Any) -> "Weights":
-        """Makes weights of a sequence of their arrays; see `arrays`."""
+        """Builds weights from a sequence of their arrays; see `arrays`."""
         *kernels, bias, transform_bias = arrays
         return cls(tuple(kernels), bias, transform_bias)
 
@@ -61,7 +61,7 @@ class LayerMath:
         return self.activation in DERIVATIVES and self.gate_activation in DERIVATIVES
 
     def enter(self, x: Any) -> Any:
-        """Arranges inputs `[examples, units]` as `block_and_gate` takes them."""
+        """Arranges inputs `[examples, units]` in the layout that `block_and_gate` expects."""
         return ops.transpose(x)
 
     def leave(self, y: Any) -> Any:
@@ -117,8 +117,8 @@ class LayerMath:
 class TorchLayerMath(LayerMath):
     """The same in PyTorch's own functions, on activations `[examples, units]`, differentiated by PyTorch itself.
 
-    PyTorch runs one operation after another, and what `keras.ops` adds to each takes about as long as the operation
-    itself on arrays of 50 x 128 numbers. Its products are as fast in this layout, and its sums of biases faster.
+    PyTorch runs one operation after another, and on arrays of 50 x 128 numbers the overhead of `keras.ops` is about as
+    long as the operation itself. In this layout its products are as fast, and its sums over biases faster.
     """
 
     def enter(self, x: Any) -> Any:

@@ -1,7 +1,8 @@
 """Batch normalization in training, fused into few passes over memory with TensorFlow on a CPU.
 
-Op by op, TensorFlow reads and writes each feature map some twenty times in both passes. Its `FusedBatchNormV3` does so
-a few times, but is slow unless the number of channels is a multiple of `VECTOR`. XLA compiles it for other numbers.
+Op by op, TensorFlow reads and writes each feature map some twenty times in the two passes. Its `FusedBatchNormV3` needs
+only a few passes over memory, but is slow unless the number of channels is a multiple of `VECTOR`; for other numbers,
+XLA compiles the normalization instead.
 """
 
 import functools
@@ -25,8 +26,8 @@ class Normalized(NamedTuple):
     variance: Any
     """Population variance, `(channels,)`, float32."""
     gradient: Callable[[Any], tuple[Any, Any, Any]]
-    """From the gradient of the outputs to those of inputs, gain and offset; that of the inputs passes through the
-    statistics."""
+    """Function from the gradient of the outputs to those of inputs, gain and offset; that of the inputs includes the
+    path through the statistics."""
 
 
 def is_compiled(inputs: Any) -> bool:

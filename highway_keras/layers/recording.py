@@ -17,11 +17,11 @@ class Recording(dict[str, Any]):
     def __init__(self, outputs: bool = False) -> None:
         super().__init__()
         self.layers: dict[str, Any] = {}
-        """Called layers, by the same names."""
+        """The called layer of each name."""
         self.depths: dict[str, int] = {}
         """Depths of the stacks among them."""
         self.masks: dict[str, Any] = {}
-        """Masks of calls that had one, over the leading axes of T: true where a position counts."""
+        """Masks of the calls that received one, over the leading axes of T: true where a position counts."""
         self.outputs: dict[str, Any] | None = {} if outputs else None
         """Outputs y, of the shape of T, if requested."""
 

@@ -20,13 +20,13 @@ def scan(body: Body, carry: Any, slices: Arrays, *, kept: int = 0, reverse: bool
     Args:
         body: maps the carried tensor and a tuple of rows to the next carried tensor and a tuple of float outputs.
         carry: initial carried tensor; its shape and dtype must not change.
-        slices: arrays `[length, ...]` of known length, or what another `scan` kept; each step receives one row of each.
+        slices: arrays `[length, ...]` of known length, or kept outputs of another `scan`; each step gets a row of each.
         kept: number of outputs of `body`, all of the dtype of `carry`.
         reverse: whether to run from the last row to the first; outputs are kept in row order either way.
 
     Returns:
-        The final carried tensor, and a tuple of what was kept of each output: an array `[length, ...]`, or a tuple of
-        rows where the loop is Python's. Either serves as a slice of another `scan`; `stacked` returns an array.
+        The final carried tensor, and a tuple of the kept outputs: each is an array `[length, ...]`, or a tuple of rows
+        if the loop is Python's. Either form may be a slice of another `scan`; `stacked` makes an array of it.
 
     Example:
         total, (sums,) = scan(lambda a, row: (a + row[0], (a + row[0],)), zero, (rows,), kept=1)
@@ -45,7 +45,7 @@ def is_traced() -> bool:
 
 
 def stacked(rows: Any) -> Any:
-    """Returns what `scan` kept of one output as an array `[length, ...]`."""
+    """Returns one kept output of `scan` as an array `[length, ...]`."""
     if not isinstance(rows, tuple):
         return rows
     if keras.backend.backend() == "torch":

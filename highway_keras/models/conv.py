@@ -66,7 +66,7 @@ def conv(
         A functional model from "image", `(batch, height, width, channels)`, to `(batch, outputs)`.
 
     Raises:
-        ValueError: if an argument is out of range, or `resize` cannot make a stage's change of the number of channels.
+        ValueError: if an argument is out of range, or `resize` cannot reach the number of channels of a stage.
 
     Example:
         stages = (Stage(16, blocks=(3, 3), pool=(2, 2)), Stage(32, blocks=(3, 3), pool="average"))

@@ -111,7 +111,7 @@ C_STAGES = (
 
 @dataclass(frozen=True)
 class Family:
-    """A highway net and its plain and residual twins, which have the same number of parameters as each other.
+    """A highway net and its plain and residual twins, which have equal numbers of parameters.
 
     Args:
         factory: name of the factory.
@@ -265,7 +265,10 @@ PRESETS: dict[str, Preset] = {
 
 
 def presets() -> tuple[str, ...]:
-    """Returns the names of the presets: each net, followed by its plain and residual twins.
+    """Lists the presets that `from_preset` builds.
+
+    Returns:
+        Their names: each net, followed by its plain and residual twins if it has any.
 
     Example:
         presets()[:3]  # ('mnist_conv_16', 'mnist_conv_16_plain', 'mnist_conv_16_residual')

@@ -15,19 +15,22 @@ WEIGHTS, MANIFEST = "weights.npz", "manifest.json"
 
 
 def pretrained() -> dict[str, Path]:
-    """Returns the presets that come with trained weights, and the folder of each.
+    """Lists the presets that come with trained weights.
 
-    Its `manifest.json` has the names of the classes, the preprocessing, the training and the accuracy.
+    Returns:
+        The folder of each preset's version, by name of the preset. Its `manifest.json` has the names of the classes,
+        the preprocessing, the training and the accuracy.
 
     Example:
-        sorted(pretrained())
+        >>> sorted(pretrained())
+        ['cifar100_modern', 'cifar10_modern', 'mnist_conv_32_modern']
     """
     folders = sorted(path.parent for path in REPOSITORY.glob(f"*/*/{MANIFEST}"))
     return {_manifest(folder)["model"]["preset"]: folder for folder in folders}
 
 
 def load(net: keras.Model, name: str) -> None:
-    """Gives a net the trained weights of a preset; a classifier of another number of classes keeps its own.
+    """Loads the trained weights of a preset into a net; a classifier with another number of classes keeps its own.
 
     Args:
         net: the net, built from the preset.

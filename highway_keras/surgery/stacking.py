@@ -28,7 +28,8 @@ def unstacked(model: keras.Model) -> keras.Model:
         a number; the layers of a shared stack are shared.
 
     Raises:
-        ValueError: if the stacks have too many layers for Keras to chain, are quantized or have LoRA.
+        ValueError: if the model has no graph, or the stacks have too many layers for Keras to chain, are quantized or
+            have LoRA.
 
     Example:
         unstacked(model).get_layer("highway_stack_07").transform_bias
@@ -47,14 +48,18 @@ def stacked(model: keras.Model) -> keras.Model:
     """Copies a model, converting every sequence of equal `Highway` layers to a `HighwayStack`.
 
     A sequence is two or more layers, each the only reader of the one before it, with arguments that differ in names,
-    seeds and initial biases at most. Layers with a separate carry gate, batch normalization, dropout or an activation
-    with variables stay single, as do layers that are called more than once. Nested models are converted too.
+    seeds and initial biases at most. Layers with a separate carry gate, batch normalization, dropout, int8 kernels,
+    LoRA or an activation with variables stay single, as do layers that are called more than once. Nested models are
+    converted too.
 
     Args:
         model: a functional or sequential model with weights.
 
     Returns:
         An uncompiled model that computes the same from copies of the weights. A stack is named after its first layer.
+
+    Raises:
+        ValueError: if the model has no graph, because it is subclassed or an unbuilt sequential model.
 
     Example:
         deep = stacked(model)
