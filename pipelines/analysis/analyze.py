@@ -39,7 +39,7 @@ def analyze(
         split: the split to read; "auto" reads the training split, but for the routes of examples the validation split
             if there is one.
         examples: maximum number of examples to read, evenly spaced over the split; None for all.
-        units: whether to close each unit or channel on its own too.
+        units: whether to also close each unit or channel individually.
         data_dir: folder of prepared data; None for the TFDS default.
         console: where to print progress; None for standard output.
 
@@ -67,7 +67,7 @@ def analyze(
     held_out: Split = "validation" if net.info.counts["validation"] else "train"
     splits: tuple[Split, Split] = ("train", held_out) if split == "auto" else (split, split)
     whole, routed = (reading.part(net, one, examples) for one in splits)
-    # TensorFlow warns because it takes the programs of several models for one that is traced again and again.
+    # TensorFlow would warn: it mistakes the programs of several models for one that is retraced again and again.
     with frameworks.quiet("tensorflow"):
         found = measuring.measure(net, whole, routed, AnalysisProgress(console or Console()), units=units)
     with replacing_folder(folder) as aside:

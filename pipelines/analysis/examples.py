@@ -100,7 +100,7 @@ def _described(run: Run, config: Config, data_dir: Path | None) -> DataInfo:
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if is_own and (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
+            f"{run.path} was trained on {record.name} {record.version}, but the data found is {info.name} "
             f"{info.version}. Point --data-dir at the former, or name other data with --data."
         )
     if _form(info) != _form(record):

@@ -30,7 +30,7 @@ class Analysis:
     unit_lesions: Lesions | None
     """Scores with each unit closed; None if not requested."""
     example_gates: np.ndarray
-    """float `[gates]`: T for the first example; for a channel, the mean over its places."""
+    """float `[gates]`: T for the first example; for a channel, the mean over its positions."""
     example_outputs: np.ndarray
     """float `[gates]`: the outputs for the first example."""
     routes: np.ndarray
@@ -47,7 +47,7 @@ def measure(net: OpenedNet, whole: Part, routed: Part, progress: AnalysisProgres
         whole: examples for statistics and lesions.
         routed: examples for routes.
         progress: shows the progress of the steps.
-        units: whether to close each unit on its own too.
+        units: whether to also close each unit individually.
     """
     with progress.step("gates", whole.count) as advance:
         found = statistics(net, whole, advance)
@@ -63,7 +63,7 @@ def measure(net: OpenedNet, whole: Part, routed: Part, progress: AnalysisProgres
 
 
 def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> GateStatistics:
-    """Measures the gates over examples, also by class if there are classes."""
+    """Computes gate statistics over examples, for each class too if there are classes."""
     return analysis.gate_statistics(net.model, part.batches, len(part.labels) or None, advance)
 
 
@@ -75,14 +75,14 @@ def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, unit
 
 
 def _independent(y: Any, outputs: Any) -> dict[str, Any]:
-    """Computes the cross-entropy of all classes of an example, and the share of them that are predicted as they are."""
+    """Computes the binary cross-entropy, summed over the classes, and the share of classes predicted correctly."""
     loss = keras.losses.binary_crossentropy(y, outputs, from_logits=True) * outputs.shape[-1]
     right = keras.ops.equal(outputs > 0, y > 0.5)
     return {"loss": loss, "accuracy": keras.ops.mean(keras.ops.cast(right, "float32"), axis=-1)}
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Returns T and the outputs for the first example, `[gates]` each; for a channel, the mean over its places."""
+    """Returns T and the outputs for the first example, `[gates]` each; for a channel, the mean over its positions."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
     read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
     transform, outputs = (

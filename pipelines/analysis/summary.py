@@ -31,7 +31,7 @@ def by_layer(layout: Layout, gates: np.ndarray) -> np.ndarray:
 
 
 def changed(layout: Layout, outputs: np.ndarray) -> int | None:
-    """Returns the number of the layer by which `CHANGE` of the total change from layer to layer has happened.
+    """Finds the layer by which a share `CHANGE` of the total change from layer to layer has happened.
 
     Args:
         layout: layout of the model.
@@ -39,7 +39,7 @@ def changed(layout: Layout, outputs: np.ndarray) -> int | None:
 
     Returns:
         A layer, counted from 1; the change by the first layer itself is unknown. None if nothing changes, or if the
-        layers differ in width or have places, so that not only the layers change the outputs.
+        layers differ in width or are convolutional, because outputs then change between layers as well.
     """
     if len(set(layout.units)) > 1 or len(layout.units) < 2 or any(call.places > 1 for call in layout.calls):
         return None
@@ -49,7 +49,7 @@ def changed(layout: Layout, outputs: np.ndarray) -> int | None:
 
 
 def differences_up_to(found: GateStatistics, share: float) -> int:
-    """Returns how many of the first layers hold a share of the squared differences of classes; 0 if none differ."""
+    """Returns how many layers, from the first on, make up a share of the squared differences between classes, or 0."""
     squares = np.nan_to_num(np.square(found.differences)).sum(axis=0)
     sums = np.array([values.sum() for values in found.layout.split(squares).values()])
     return _up_to(sums, share) if sums.any() else 0

@@ -1,4 +1,4 @@
-"""Copies in the user's cache of what is at URLs, for which only new and changed objects are downloaded.
+"""Local copies of the objects at a URL, in the user's cache; only new and changed objects are downloaded.
 
 lock             held by the process that uses the copy
 complete.jsonl   name and stamp of every object that has arrived, one a line
@@ -27,15 +27,15 @@ from pipelines.core.url import Stored, Url, fetch
 COMPLETE = "complete.jsonl"
 FILES = "files"
 ARRIVING = "arriving-"
-# Objects that are downloaded at a time, and their bytes: what a kill may cost.
+# Objects in a batch of downloads, and their bytes: a kill loses one batch at most.
 COUNT, BYTES = 512, 2**28
 
 
 @contextmanager
 def locked_copy(url: Url, console: Console) -> Iterator[Path]:
-    """Locks the copy of what is at a URL until the block ends; waits while another process of this machine uses it.
+    """Locks the local copy of a URL until the block ends; waits while another process on this machine uses it.
 
-    The address of the store is not in its name: objects of another store have other stamps.
+    Its name does not depend on the address of the store: objects in another store have other stamps.
 
     Args:
         url: the URL.
@@ -48,7 +48,7 @@ def locked_copy(url: Url, console: Console) -> Iterator[Path]:
         UserError: the cache is not writable.
     """
     folder = user_cache() / "urls" / hashlib.sha256(url.text.encode()).hexdigest()[:32]
-    waits = f"waiting for another process of this machine that reads {url}"
+    waits = f"waiting for another process on this machine that reads {url}"
     with file_lock(folder / "lock", waits, create=True, wait=lambda text: say(console, text)):
         for left in folder.glob(f"{ARRIVING}*"):
             shutil.rmtree(left)
@@ -59,7 +59,7 @@ def update(folder: Path, url: Url, objects: Sequence[Stored], console: Console) 
     """Makes a copy complete: downloads new and changed objects, and removes files whose objects are gone.
 
     Args:
-        folder: the folder that `locked_copy` has yielded.
+        folder: the folder that `locked_copy` yielded.
         url: the URL.
         objects: all objects to have, at the URL or next to it.
         console: where to print progress.
@@ -68,7 +68,7 @@ def update(folder: Path, url: Url, objects: Sequence[Stored], console: Console) 
         The path of the copy, whose folder stands for the parent of the URL.
 
     Raises:
-        UserError: the store cannot be used, an object cannot be a file, or the disk is full. What has arrived is kept.
+        UserError: the store cannot be used, an object cannot be a file, or the disk is full. Complete objects are kept.
 
     Example:
         with locked_copy(photos, console) as folder:
@@ -125,8 +125,8 @@ def _keep(one: Stored, path: Path, files: Path, name: str, complete: TextIO) -> 
     """Moves a file that has arrived to its place."""
     if path.stat().st_size != one.size:
         raise UserError(
-            f"{one.url} had {one.size:,} bytes, and {path.stat().st_size:,} were downloaded: it has changed meanwhile. "
-            "Repeat the command."
+            f"{one.url} had {one.size:,} bytes, but {path.stat().st_size:,} were downloaded: it has changed in the "
+            "meantime. Repeat the command."
         )
     (files / name).parent.mkdir(parents=True, exist_ok=True)
     path.replace(files / name)
@@ -166,7 +166,7 @@ def _complete(folder: Path) -> dict[str, str]:
 
 
 def _parts(objects: Sequence[Stored]) -> Iterator[list[Stored]]:
-    """Splits objects into those that are downloaded at a time."""
+    """Splits objects into batches of downloads."""
     part: list[Stored] = []
     size = 0
     for one in objects:

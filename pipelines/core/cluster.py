@@ -1,8 +1,8 @@
 """Connects this process to a Ray cluster, safely and within seconds. Imported for `--cluster` only.
 
-Whoever reaches a cluster can run any program on its nodes. Ray listens on all interfaces of a machine, whatever address
-it is given, and asks for a token only if its nodes were started with one. A cluster without is therefore refused,
-unless the machine has no other address than the loopback interface's.
+Anyone who can reach a cluster can run any program on its nodes. Ray listens on all interfaces of a machine, whatever
+address it is given, and asks for a token only if its nodes were started with one. A cluster without one is therefore
+refused, unless the loopback interface's address is the machine's only one.
 """
 
 import ipaddress
@@ -59,8 +59,9 @@ def connect(address: str) -> Any:
             )
     elif not _is_loopback(head):
         raise UserError(
-            f"the cluster at {head} asks for no token: whoever reaches it can run any program on its nodes. Stop it, "
-            f"copy a token (`ray get-auth-token --generate`) to all nodes, and start them with {MODE}={TOKEN}. {GUIDE}"
+            f"the cluster at {head} asks for no token: anyone who can reach it can run any program on its nodes. "
+            f"Stop it, copy a token (`ray get-auth-token --generate`) to all nodes, and start them with "
+            f"{MODE}={TOKEN}. {GUIDE}"
         )
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -122,7 +123,7 @@ def _accepts(head: str, token: str | None) -> bool:
             if error.code() == grpc.StatusCode.UNAUTHENTICATED:
                 return False
             raise UserError(
-                f"no Ray cluster answers at {head}. Check the address of its head, and that no firewall is between. "
+                f"no Ray cluster answers at {head}. Check the address of its head, and that no firewall blocks it. "
                 f"{GUIDE}"
             ) from error
     return True
@@ -148,7 +149,7 @@ def _refusal(head: str, error: Exception) -> UserError:
     text = " ".join(" ".join(str(link) for link in chain(error)).split())
     if "No node info found" in text:
         return UserError(
-            f"this machine is no node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
+            f"this machine is not a node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
             "--num-cpus=0 if it is to run no tasks."
         )
     return UserError(f"the cluster at {head} cannot be used: {text}")

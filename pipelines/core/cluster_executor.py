@@ -16,7 +16,7 @@ from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 SAVING = 60.0
-"""Seconds that tasks have to save after a signal."""
+"""Seconds that tasks get to save after a signal."""
 
 
 @dataclass
@@ -192,7 +192,7 @@ class ClusterExecutor:
 
 
 def _setting(cores: int) -> dict[str, Any]:
-    """Returns what a node must know besides the task. Plain values, which any version of the program can read."""
+    """Returns the setting of a task: plain values, which any version of the program can read."""
     return {
         "cores": cores,
         "installed": environment.installed(),

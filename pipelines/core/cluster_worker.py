@@ -29,7 +29,7 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
         content: the task and its function, pickled.
 
     Returns:
-        The outcome; or a sentence that ends all tasks, because this node has other code or a full disk.
+        The outcome; or an error message that ends all tasks, because this node has other code or a full disk.
 
     Raises:
         SystemExit: a signal ended the task, which another process takes over.
@@ -37,7 +37,7 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
     if refusal := _refusal(environment.installed(), setting["installed"]):
         return refusal
     os.environ.update(setting["variables"])
-    # Tasks may name paths relative to it. They say what is wrong if a node does not have what they name.
+    # Tasks may name paths relative to it; if a node lacks such a path, the task itself reports that.
     with suppress(OSError):
         os.chdir(setting["folder"])
     with pinned(setting["cores"]):

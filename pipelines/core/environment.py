@@ -37,7 +37,7 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
 
 @cache
 def installed() -> dict[str, str]:
-    """Returns what decides the results of this process: versions of packages, and a digest of this program's code.
+    """Returns what the results of this process depend on: versions of packages, and a digest of this program's code.
 
     Two machines with equal values compute equal results, apart from rounding on other processors.
     """

@@ -20,7 +20,7 @@ Given = TypeVar("Given")
 
 
 class JobError(UserError):
-    """An error that other tasks would meet in the same place, such as missing data: it ends all of them."""
+    """An error that every other task would hit too, such as missing data; it ends all tasks."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Executor(Protocol):
         Args:
             key: its name, which no unfinished task has.
             task: the argument of the function; it is pickled.
-            function: a function on the top level of a module. What it returns is pickled.
+            function: a function at the top level of a module; its result is pickled.
         """
 
     def finished(self, timeout: float) -> list[Outcome]:
@@ -89,8 +89,8 @@ class Executor(Protocol):
             timeout: seconds to wait for the first one.
 
         Raises:
-            UserError: no task can go on, because of a `JobError`, a full disk, or a machine with another version of the
-                program.
+            UserError: no task can continue, because of a `JobError`, a full disk, or a machine with another version of
+                the program.
         """
 
 

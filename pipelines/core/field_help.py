@@ -33,7 +33,7 @@ LIMITS = {"ge": "of at least", "gt": "greater than", "le": "at most", "lt": "les
 
 
 def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tuple[str, ...]], str] = ".".join) -> str:
-    """Describes which fields are wrong, what they take and what they got.
+    """Describes the wrong fields: what each takes, and what it received.
 
     Args:
         error: raised by the validation of `model`.

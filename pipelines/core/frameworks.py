@@ -80,7 +80,7 @@ def _hidden(packages: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Exempts what is imported in the block from garbage collection, on the first import of TensorFlow.
+    """Exempts objects imported in the block from garbage collection, on the first import of TensorFlow.
 
     The frameworks create half a million permanent objects. Searching them for cycles would slow down the import, every
     later full collection, and the end of the process (docs/log.md, 2026-11-24).

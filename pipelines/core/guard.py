@@ -63,7 +63,7 @@ def _fail(program: str, message: str, status: int = 2) -> int:
 
 
 def _open_outputs() -> None:
-    """Discards what is written to an output that the shell has closed (`>&-`)."""
+    """Discards all text written to an output that the shell has closed (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # The lowest free descriptor is that of the output; otherwise the next file that is opened would get it.

@@ -1,4 +1,4 @@
-"""Local copies of what is at a URL: a run directory that is uploaded while it is written, and files to read.
+"""Local copies of objects at a URL: a run directory, uploaded while it is written, and files to read.
 
 A run is written on a disk of the machine that trains it. Every few seconds, a thread uploads the files that have
 changed, in the order in which they were written, and record and checkpoint after all others. The bucket therefore holds
@@ -19,9 +19,9 @@ from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.url import Location, Url, fetch
 
 PERIOD = 5.0
-"""Seconds between two uploads of what has changed."""
+"""Seconds between two uploads of changed files."""
 LATE = ("run.json", "checkpoint")
-"""Files of a run, or their folder, that say what the others must have: that it is finished, or how far it is."""
+"""Files or folders that are uploaded last, because they state how far the run is, and thus what the others hold."""
 
 
 class _Stamp(NamedTuple):
@@ -48,14 +48,14 @@ class _Mirror:
         self._thread = threading.Thread(target=self._follow, name="upload", daemon=True)
 
     def start(self) -> None:
-        """Downloads what is there, and starts to upload changes."""
+        """Downloads the existing files, and starts to upload changes."""
         start = len(self.url.parent.text) + 1
         fetch([(one.url, self.local.parent / one.url.text[start:]) for one in self.url.files()])
         self._sent = {self._name(path): _stamp(path) for path in _files(self.local)}
         self._thread.start()
 
     def finish(self) -> None:
-        """Uploads the last changes, and removes what has been removed here.
+        """Uploads the last changes, and removes the objects of files that were removed locally.
 
         Raises:
             UserError: the store cannot be used.
@@ -71,14 +71,14 @@ class _Mirror:
             (self.url.parent / name).unlink()
 
     def push(self) -> None:
-        """Uploads what has changed since the last call, as far as the call gets.
+        """Uploads the files that have changed since the last call; an error leaves the rest to the next call.
 
         Raises:
             UserError: the store cannot be used.
         """
         with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
-            # Kept as they are at this moment, before the others are looked at: training continues meanwhile, and newer
-            # ones would refer to what is not uploaded.
+            # Copied before the others are listed: training continues meanwhile, and newer versions would refer to files
+            # that are not uploaded yet.
             late = [*self._kept(Path(folder))]
             others = [(self._name(path), path) for path in _files(self.local) if not self._is_late(path)]
             for name, path, stamp in (*_by_age(others), *_by_age(late)):
@@ -133,7 +133,7 @@ def mirrored(place: Location) -> Iterator[Path]:
         place: the run directory, which may not exist yet.
 
     Raises:
-        UserError: the store cannot be used. What could not be uploaded at the end is kept, and the message says where.
+        UserError: the store cannot be used. Files that could not be uploaded are kept, and the message says where.
 
     Example:
         with mirrored(Url("s3://bucket/runs/demo")) as run:
@@ -158,9 +158,9 @@ def mirrored(place: Location) -> Iterator[Path]:
             mirror.finish()
         except UserError as error:
             kept = True
-            before = f"{failure} Besides, " if failure else ""
+            before = f"{failure} In addition, " if failure else ""
             raise UserError(
-                f"{before}{error} What was written last is only on this machine, in {mirror.local}. Upload it, for "
+                f"{before}{error} The newest files are on this machine only, in {mirror.local}. Upload it, for "
                 f"example with: aws s3 sync {mirror.local} {place}"
             ) from error
         finally:
@@ -170,7 +170,7 @@ def mirrored(place: Location) -> Iterator[Path]:
 
 @contextmanager
 def fetched(place: Location) -> Iterator[Path]:
-    """Yields a file as a local one: a path as it is; of a URL, a copy for the time of the block.
+    """Yields a file as a local one: a path as it is; of a URL, a copy that lasts until the block ends.
 
     Args:
         place: the file.
@@ -212,7 +212,7 @@ def renamed(local: Path, place: Url) -> Iterator[None]:
 
 
 class _Renaming:
-    """An output that changes what is written to it; otherwise the output itself."""
+    """An output that replaces a path in the text written to it; in all else the output itself."""
 
     def __init__(self, output: Any, change: Any) -> None:
         self._output = output

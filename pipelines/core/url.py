@@ -1,4 +1,4 @@
-"""Places in a bucket, or at any other URL that fsspec opens, with the part of `pathlib.Path` that this program uses.
+"""Objects in a bucket, or at any other URL that fsspec opens, with the methods of `pathlib.Path` that are used here.
 
 fsspec is imported only when a URL is used. Credentials and endpoint come from the usual places of each store, such as
 AWS's variables and files. An object appears at once and complete, so that no temporary name is needed to write one.
@@ -21,7 +21,7 @@ from pipelines.core.errors import UserError, disk_is_full
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 # Bytes of a large object in one request, of which s3fs makes up to ten at the same time; its own pieces have 50 MiB.
 BLOCK = 2**23
-# Names that stores give to what changes with the content of an object, the most reliable first.
+# Fields of a listing, by store, that change with the content of an object; the most reliable come first.
 STAMPS = ("ETag", "etag", "mtime", "modified", "LastModified", "last_modified", "created")
 
 
@@ -94,7 +94,7 @@ class Url:
         return {name: int(info["size"]) for name, info in self._below().items()}
 
     def _below(self) -> dict[str, Mapping[str, Any]]:
-        """Returns what the store says of each object below."""
+        """Returns the listing of each object below."""
         with _reported(self):
             try:
                 found = self._store.find(self._path, detail=True)
@@ -322,7 +322,7 @@ def _store(protocol: str) -> Any:
         needed = f"highway-keras[{extra}]" if extra else f"fsspec, and its package for {protocol}"
         raise UserError(f'{url} needs a package that is not installed: pip install "{needed}".') from error
     except ValueError as error:
-        raise UserError(f"{url} is no kind of URL that fsspec opens. Expected s3://, gs:// or another one.") from error
+        raise UserError(f"{url} has a protocol that fsspec does not open. Expected s3://, gs:// or another.") from error
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def augment(
     Args:
         images: preprocessed images of this host, float32 [b, h, w, c].
         targets: their targets, float32 [b, classes]; only mixup and CutMix change them.
-        settings: augmentation; what is off costs nothing.
+        settings: augmentation; disabled parts cost nothing.
         seed: two integers, for example (seed of the run, step).
         count: number of images in the whole batch; None if this host has all.
         part: the images of this host in the whole batch.

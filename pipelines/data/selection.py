@@ -97,7 +97,7 @@ def published_order(split: str, count: int) -> np.ndarray:
 
 
 def draw_published(seed: int, split: str, count: int, sizes: Mapping[str, int]) -> np.ndarray:
-    """Draws what a typical script draws: a single generator permutes the training examples, then the test examples.
+    """Draws examples like a typical script: one generator permutes the training examples, then the test examples.
 
     Args:
         seed: seed of NumPy's `default_rng`.

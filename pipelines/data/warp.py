@@ -65,7 +65,7 @@ def warp(images: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
         moved: the result of `displacements`.
 
     Returns:
-        float32 [b, h, w, c]; what lies outside an image is 0.
+        float32 [b, h, w, c]; pixels from outside an image are 0.
     """
     batch, height, width, channels = tf.unstack(tf.shape(images))
     # One line of zeros on each side stands for everything outside.

@@ -1,7 +1,7 @@
 """A model's folder in a bucket, to which versions are exported; local for the export itself.
 
-In a bucket, a version is a folder whose name is an integer, with a manifest, which is written last: whoever reads it
-finds all other files. The version is written and checked on this machine first.
+In a bucket, a version is a folder whose name is an integer, with a manifest, which is written last: a reader that
+finds it finds all other files. The version is written and checked on this machine first.
 """
 
 import re
@@ -23,7 +23,7 @@ NUMBER = re.compile(rf"(?:{re.escape(ASIDE)})?([0-9]+)(?:/|$)")
 
 
 class Destination(NamedTuple):
-    """The folder that a version is exported to, and what uploads it."""
+    """The folder that a version is exported to, and the function that uploads it."""
 
     folder: Path | None
     """The folder of the model's versions; of a URL, a local one that shows what `pipelines.export.export` looks at: the

@@ -83,7 +83,7 @@ def _picture(convert: "Function", side: int) -> bytes:
 
 
 def build_picture(kind: ConversionKind, shape: tuple[int, ...]) -> bytes:
-    """Builds `picture.onnx` anew.
+    """Builds `picture.onnx` from scratch.
 
     Args:
         kind: how image files become inputs.
@@ -127,7 +127,7 @@ def _digits() -> Any:
     nodes = [helper.make_node("Identity", [RGBA], [f"look/{RGBA}"]), *look.graph.node]
     for branch in (stored.graph, written.graph):
         nodes.append(helper.make_node("Identity", [f"look/{conversion.GREY}"], [branch.input[0].name]))
-        # Branches read what is computed outside them, and have no inputs.
+        # Branches read values from outside, and have no inputs.
         del branch.input[:]
     branches = {"then_branch": stored.graph, "else_branch": written.graph}
     nodes.append(helper.make_node("If", [f"look/{conversion.STORED}"], [value.name for value in outputs], **branches))
@@ -139,7 +139,7 @@ def converted(function: "Function") -> Any:
     """Converts a traced function to an ONNX model whose batch has any size."""
     import tf2onnx
 
-    # Otherwise tf2onnx takes the time to copy the graph before each optimization, and skips one that fails.
+    # Otherwise tf2onnx spends time on copying the graph before each optimization, and skips those that fail.
     os.environ["TF2ONNX_CATCH_ERRORS"] = "FALSE"
     with frameworks.quiet("tf2onnx"):
         proto, _ = tf2onnx.convert.from_function(function, input_signature=function.input_signature, opset=OPSET)

@@ -73,7 +73,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
                 "run": content.run.model_copy(update={"test": tested}),
                 "files": files.digests(folder),
                 "parity": content.parity.model_copy(update={"onnx": _agreement(folder, exact, content)}),
-                # For users of the Keras net; the graphs have it inside.
+                # For users of the Keras net; the graphs contain the temperature.
                 "preprocess": {**content.preprocess, "mean_values": mean},
             }
         )
@@ -83,7 +83,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
 
 
 def refresh_images(folder: Path) -> None:
-    """Gives a net of the package the conversion of image files that today's code computes.
+    """Updates the conversion of image files of a net of the package to that of the current code.
 
     Args:
         folder: its version folder.
@@ -194,7 +194,7 @@ def _offsets(path: Path) -> dict[str, int]:
 
 
 def _write_samples(exact: Path, folder: Path) -> None:
-    """Writes one image of each class with the answers of the written net: to try it when it is opened, and to show."""
+    """Writes one image of each class, with the written net's answers: for the trial on opening, and as samples."""
     from pipelines.export import onnx_model, reference
 
     with np.load(exact / REFERENCE, allow_pickle=False) as kept:

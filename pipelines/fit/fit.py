@@ -81,7 +81,7 @@ def fit(
 
 
 class _Plan(NamedTuple):
-    """A training, and what is done with its result."""
+    """A training run, and how its result is evaluated and exported."""
 
     config: Config
     """The configuration, with prepared data."""

@@ -324,6 +324,6 @@ def saved(parts: Parts, advice: str, examples: str) -> str:
     Args:
         parts: the parts of its file.
         advice: what to do.
-        examples: name of what the rows are about.
+        examples: what a row stands for, in the plural: "images" or "rows".
     """
     return f"{parts.rows:,} {examples} are saved in {parts.folder}: {advice}." if parts.paths else "Nothing is saved."

@@ -1,4 +1,4 @@
-"""The files of a result, whether on a disk or in a bucket: to list, read, write, move and remove them.
+"""Lists, reads, writes, moves and removes the files of a result, on a disk or in a bucket.
 
 In a bucket, an object is never renamed but copied, by the store itself, and no process can lock it.
 """
@@ -55,7 +55,7 @@ def written(place: Location) -> Iterator[Path]:
 
 
 def move(place: Location, to: Location) -> None:
-    """Gives a file another name, replacing what has that name."""
+    """Renames a file, replacing any file with the new name."""
     if isinstance(place, Path):
         assert isinstance(to, Path)
         place.replace(to)
@@ -67,7 +67,7 @@ def move(place: Location, to: Location) -> None:
 
 
 def move_parts(folder: Location, to: Location) -> None:
-    """Makes the parts in a folder those of another one, which is new; those in a bucket are copied."""
+    """Moves the parts of a folder to another folder, which must be new; parts in a bucket are copied."""
     if isinstance(folder, Path):
         assert isinstance(to, Path)
         remove_leftovers(folder)

@@ -1,7 +1,7 @@
 """Bulk prediction by several processes, here or on a cluster: each task predicts and writes a part of the result.
 
-One process lists the images and reads archives and data sets, so that every image is in exactly one part, and batches
-are those of a single process, whose results are therefore equal. It alone makes the written files parts.
+One process lists the images and reads archives and data sets, so that every image is in exactly one part. Its batches
+are those of a job in a single process, so that the results are equal. Only this process commits the written files.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from serving.errors import ServingError
 from serving.model import open_model
 
 LEAST, MOST = 1024, 64
-"""Rows of a small part, of which there are many at the end, and batches of a large one, which takes a few seconds."""
+"""Rows of the smallest parts, with which a job ends, and batches of the largest, which take a few seconds."""
 SHARES = 4
 """Parts into which the remaining rows are divided for each task that can run at the same time."""
 AHEAD = 2
@@ -43,7 +43,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class PartModel:
-    """A model as all processes open it, and what they write about an image or a row.
+    """A model, and the columns to write for each image or row; all processes of a job use the same.
 
     Args:
         path: see `pipelines.inference.stored_model.local`.
@@ -68,7 +68,7 @@ class ImagePart:
         folder: the folder of the parts.
         first: number of the first row.
         batches: the images.
-        visible: a file that the process which listed the images can see; None without files of a disk.
+        visible: a file that this machine must see, as the one that listed the images does; None if none is on a disk.
     """
 
     model: PartModel

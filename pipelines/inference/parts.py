@@ -1,4 +1,4 @@
-"""A Parquet file, or a folder of them, written in parts, so that a killed job resumes with the parts that are missing.
+"""A Parquet file, or a folder of such files, written in parts, so that a killed job resumes with the missing parts.
 
 The parts are in a hidden folder next to the result, and named by the number of their first row. Where several processes
 write them, in any order, each writes aside, and the one that holds the lock renames. The result itself appears once it
@@ -28,7 +28,7 @@ from pipelines.inference.part_files import SUFFIX, first_row, opened
 GROUP = 32_768
 JOB, LOCK, WHOLE = "job.json", "lock", f"whole{SUFFIX}"
 READERS = 16
-"""Parts that are looked at at the same time."""
+"""Parts that are opened at the same time."""
 NAME = "path"
 
 Description = Mapping[str, Any]
@@ -123,7 +123,7 @@ class Parts:
             pq.write_table(table, aside, compression="zstd")
 
     def commit(self, written: str, first: int) -> None:
-        """Makes a file a part.
+        """Turns a written file into a part.
 
         Args:
             written: its name, from `write_aside`.
@@ -132,7 +132,7 @@ class Parts:
         part_files.move(self.folder / written, self._path(first))
 
     def finish(self, schema: pa.Schema) -> None:
-        """Makes the result of the parts and removes them.
+        """Assembles the result from the parts, and removes them.
 
         Args:
             schema: the columns.
@@ -168,7 +168,7 @@ class Parts:
 
 
 def write_aside(table: pa.Table, folder: Location, first: int) -> str:
-    """Writes rows to a file that becomes a part once it is committed; any process may, which need not hold the lock.
+    """Writes rows to a file that becomes a part once it is committed; no lock is needed.
 
     Args:
         table: the rows.
@@ -225,7 +225,7 @@ def open_parts(out: Location, job: Description) -> Iterator[Parts]:
                 yield parts
             finally:
                 if parts.is_complete:
-                    # This or an earlier process may not have come to its last step.
+                    # This or an earlier process may have ended before its last step.
                     part_files.remove(folder)
                     _clear(out)
         finally:
@@ -258,7 +258,7 @@ def _check(parts: Parts) -> None:
 
 
 def _clear(out: Location) -> None:
-    """Removes what is no part from a folder that was renamed, because readers take every file for one."""
+    """Removes all files but the parts from a renamed folder, because readers would take every file for a part."""
     if isinstance(out, Path) and out.is_dir():
         for name in (JOB, LOCK):
             (out / name).unlink(missing_ok=True)
@@ -274,7 +274,7 @@ def _written_by(path: Location) -> Any:
 
 
 def _counted(parts: list[Location]) -> list[tuple[Location, int]]:
-    """Returns each part with its number of rows; many parts in a bucket are asked at the same time."""
+    """Returns each part with its number of rows; parts in a bucket are read concurrently."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="parts") as pool:
         return list(zip(parts, pool.map(_rows, parts), strict=True))
 

@@ -49,7 +49,7 @@ class JobProgress:
 
     Args:
         console: where to print.
-        total: returns the number of all of them; None while it is unknown.
+        total: returns the total number; None while it is unknown.
         resumed: number of those done by earlier attempts.
         unit: "images" or "rows".
     """

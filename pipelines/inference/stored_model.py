@@ -47,7 +47,7 @@ def _newest(model: Url) -> Prefix:
     found = versions(sizes)
     if not found:
         raise UserError(
-            f"{model} is no model: expected a version folder with {manifest.NAME}, or a folder of versions (1, 2, "
+            f"{model} is not a model: expected a version folder with {manifest.NAME}, or a folder of versions (1, 2, "
             "...). Check the URL, or make one with `highway export RUN --to URL`."
         )
     newest = max(found)

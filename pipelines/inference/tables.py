@@ -77,7 +77,7 @@ class TablePredictions:
         return len(self.rows.values)
 
     def score(self) -> str:
-        """Returns how good the predictions are, if the file has the target: accuracy, or mean absolute error and R²."""
+        """Formats the score of the predictions, if the file has the target: accuracy, or mean absolute error and R²."""
         if self.rows.truth is None or np.isnan(self.rows.truth).all():
             return ""
         known = ~np.isnan(self.rows.truth).any(axis=1) if self.model.multi_label else ~np.isnan(self.rows.truth)
@@ -171,7 +171,7 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
         with Client(url, os.environ.get(API_KEY) or None) as client:
             served = next((one for one in client.models() if one.name == name), None)
             if served is None:
-                raise UserError(f"{url} serves no model {name!r}. Its /v1/models lists what there is.")
+                raise UserError(f"{url} serves no model {name!r}. Its /v1/models lists the served models.")
             columns, labels, target = served.input.columns, served.classes, served.input.target
             if target is None:
                 raise UserError(f"the model {name!r} of {url} takes images, not tables.")

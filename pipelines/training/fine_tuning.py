@@ -1,4 +1,4 @@
-"""Initial weights of a net from one that has been trained before: fine-tuning."""
+"""Fine-tuning: initial weights from a net that has been trained before."""
 
 import tempfile
 from collections import Counter
@@ -75,7 +75,7 @@ def _open(source: Location) -> tuple[keras.Model, Location]:
 
 @contextmanager
 def _downloaded(source: Url) -> Iterator[Path]:
-    """Yields a copy of a `.keras` file, or of what is needed of a run directory."""
+    """Yields a local copy of a `.keras` file, or of the necessary files of a run directory."""
     wanted = {source, *(source / name for name in ("config.json", "run.json", FILES["final"]))}
     with tempfile.TemporaryDirectory(prefix="highway-") as folder, renamed(Path(folder), source.parent):
         path = Path(folder) / source.name

@@ -183,7 +183,7 @@ class _Led(Frozen):
 def _share(config: Config, known: Record, model: keras.Model, state: TrainingState, options: Options) -> None:
     """Passes run and state to the other processes, whose start is then bit-identical; see `follow`.
 
-    The second message waits until they have compared the first one with what they have.
+    The second message is sent once they have compared the first one with their own configuration and data.
     """
     if options.exchange:
         options.exchange.share(_Led(config=config, record=known).model_dump_json().encode())

@@ -49,13 +49,13 @@ def check_width(config: Config) -> None:
         config: net and optimizer; nets that are not dense are left to `check`.
 
     Raises:
-        UserError: the weights of its layers, their gradient and what the optimizer keeps do not fit.
+        UserError: the weights of its layers, their gradient and the state of the optimizer do not fit.
     """
     family, free = FAMILIES.get(config.model.preset.removesuffix("_plain").removesuffix("_residual")), available()
     if family is None or family.factory == "conv" or free is None:
         return
     width, depth = config.model.width or family.arguments["width"], config.model.depth or family.arguments["depth"]
-    # Of each block at least the weights of H.
+    # At least the weights of H, for each block.
     needed = 4 * (depth - 1) * width**2 * (1 if config.freeze else 2 + SLOTS[config.optimizer.name])
     if needed > free:
         raise UserError(
@@ -70,7 +70,7 @@ def is_exhausted(error: Exception) -> bool:
 
 
 def state_bytes(net: keras.Model, config: Config) -> int:
-    """Returns the size of the gradient and of what the optimizer keeps."""
+    """Returns the size of the gradient and of the state of the optimizer."""
     weights = sum(math.prod(variable.shape) for variable in net.trainable_variables)
     return 4 * weights * (1 + SLOTS[config.optimizer.name] + (config.optimizer.ema is not None))
 

@@ -40,7 +40,7 @@ def read(path: Path) -> list[Row]:
     """Reads the rows, oldest first; none if there is no file.
 
     Raises:
-        UserError: a cell is no number, or a row is short.
+        UserError: a cell is not a number, or a row is too short.
     """
     if not path.exists():
         return []

@@ -254,7 +254,7 @@ def _decided(targets: Any, logits: Any) -> tuple[Any, Any]:
 def steps_per_execution(config: Config, steps_per_epoch: int, stacked: int) -> int:
     """Returns the number of steps per execution: the largest divisor of an epoch's steps up to the requested number.
 
-    With a number that is no divisor, the last execution of an epoch would run past its end.
+    With a number that does not divide it, the last execution of an epoch would run past its end.
 
     Args:
         config: the requested number, or "auto".

@@ -29,7 +29,7 @@ End = Literal["finished", "stopped", "failed"]
 # Names of the run in each tracker.
 FILE = "trackers.json"
 PROJECT = "highway"
-# What is usually not set when a tracker cannot be used.
+# The setting that is usually missing when a tracker cannot be used.
 SETTING: Mapping[TrackerName, str] = {
     "mlflow": "MLFLOW_TRACKING_URI to the address of a server",
     "wandb": "WANDB_API_KEY, or WANDB_MODE=offline,",
@@ -66,7 +66,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
     """Yields the callbacks that report to a tracker until the block ends; none if `name` is None.
 
     They come after the callbacks that add values to the logs of an epoch. A tracker that fails later does not end the
-    training: the console prints what was not reported.
+    training: the console prints the missing reports.
 
     Args:
         run: the run; its name in the tracker is kept in its folder.
@@ -86,7 +86,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
     try:
         tracker = TRACKERS[name](run, known.get(name))
     except Exception as error:
-        # Whatever a client raises: there may be no server, no such project, or no key.
+        # A client may raise anything: there may be no server, no such project, or no key.
         raise UserError(
             f"{name} cannot be used: {_first_line(error)} The run is kept; resume it without --track, or set "
             f"{SETTING[name]} and resume it: highway train --resume {run.path}"

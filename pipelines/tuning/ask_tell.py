@@ -1,6 +1,6 @@
-"""A search with the interface ask and tell: KerasTuner's oracle proposes trials and learns their ends.
+"""A search with an ask-and-tell interface: KerasTuner's oracle proposes trials, and is given their results.
 
-KerasTuner waits for ever for the process that runs a trial, and writes its state in pieces. Here the whole state is one
+KerasTuner waits forever for the process that runs a trial, and writes its state in pieces. Here the whole state is one
 file, replaced atomically after every step, and a search that resumes runs the trials again that were running.
 """
 
@@ -39,7 +39,7 @@ class Clock:
     """The time of a trial."""
 
     worker: str
-    """Its place among the running trials, by which earlier versions resume it."""
+    """Its slot among the running trials, which earlier versions need to resume it."""
     since: float
     """Time when it was proposed, or its end, in seconds since 1970."""
     seconds: float = 0.0

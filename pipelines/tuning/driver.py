@@ -58,11 +58,11 @@ def drive(
         update: updates the display; called about ten times a second.
 
     Raises:
-        UserError: no trial can go on.
+        UserError: no trial can continue.
     """
     # A node of a cluster may have another working directory.
     folder, data_dir = search.folder.absolute(), data_dir and data_dir.absolute()
-    # The oracle is not asked again before it has learnt something.
+    # The oracle is not asked again before a trial has ended.
     asking = True
     while not search.over and not (ends and time.time() > ends):
         update()
@@ -91,7 +91,7 @@ def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:
         if plan.nets:
             values["net"] = plan.nets[0].name
         try:
-            # What a net warns of is for the log of its trial.
+            # Warnings about a net belong in the log of its trial.
             with warnings.catch_warnings(action="ignore"):
                 prepare(plan.configured(values), data_dir)
         except UserError as error:

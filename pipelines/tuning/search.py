@@ -44,7 +44,7 @@ class Search:
     """Cores of a trial on the cluster."""
 
     def executor(self, report: Callable[[str], None]) -> AbstractContextManager[Executor]:
-        """Returns what runs the trials.
+        """Returns the executor of the trials.
 
         Args:
             report: prints a line when a process has died.
@@ -104,7 +104,7 @@ def lead(search: Search, console: Console, minutes: float | None = None) -> None
     try:
         with progress:
             with search.executor(progress.say) as executor:
-                # Its processes load the frameworks too, meanwhile.
+                # Its processes load the frameworks in the meantime.
                 frameworks.load()
                 from pipelines.tuning import driver, results
 
@@ -113,7 +113,7 @@ def lead(search: Search, console: Console, minutes: float | None = None) -> None
             asked.pause()
     except UserError as error:
         if states.read(folder) is None and not isinstance(error, DiedError):
-            # The user's corrected command is another search, which this folder must then accept.
+            # The corrected command will be another search, which this folder must then accept.
             SEARCH_FILE.forget(folder)
         raise
     if state := states.read(folder):

@@ -25,8 +25,8 @@ DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measure
   highway data                          known and prepared data sets
   highway data prepare cifar10          download and prepare (mnist_5k and fama_french need no download)
   highway data show cifar10_19          samples: as stored, preprocessed, augmented
-  highway data show photos              your own labelled images: classes, sizes, what is wrong, samples
-  highway data show houses.csv --target price    your own table: columns, target, task, splits, what is left out
+  highway data show photos              your own labelled images: classes, sizes, problems, samples
+  highway data show houses.csv --target price    your own table: columns, target, task, splits, unused columns
   highway data throughput cifar10_19    examples per second of the training input alone"""
 # Fields of a configuration about data of the user's own.
 FIELDS = ("target", "task", "label_separator", "image_size", "image_fit", "group", "skip_damaged")
@@ -160,7 +160,7 @@ def _show_here(config: Config, given: Arguments, path: Path, console: Console) -
 
 
 def _describe(data: "OwnData") -> None:
-    """Prints classes, counts and sizes of the user's own data, and what is wrong with them."""
+    """Prints classes, counts, sizes and problems of the user's own data."""
     from collections import Counter
 
     from rich.table import Table
@@ -190,7 +190,7 @@ def _describe(data: "OwnData") -> None:
 
 
 def _describe_table(data: "TableData", console: Console) -> None:
-    """Prints columns, target and splits of the user's own table, and what is left out or unusual."""
+    """Prints columns, target and splits of the user's own table, its unused columns and its peculiarities."""
     from rich.table import Table
     from rich.text import Text
 

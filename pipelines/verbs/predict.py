@@ -182,7 +182,7 @@ def _write(given: Arguments, out: Location) -> None:
 
 
 def _name_version(model: Location, folder: Path) -> None:
-    """Names the version that was used, if it is not the one that was named."""
+    """Prints the version that was used, unless the user named it."""
     version: Location = folder
     if isinstance(model, Url):
         # It was downloaded to a cache.

@@ -27,7 +27,7 @@ class Arguments(Frozen):
     name: tyro.conf.Positional[str] = ""
     """Name of the model."""
     images: bool = False
-    """Instead, give all nets of the package the conversion of image files that today's code computes."""
+    """Instead, update the conversion of image files of all nets of the package to that of the current code."""
 
 
 def main(arguments: list[str]) -> None:

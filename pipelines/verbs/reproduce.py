@@ -21,7 +21,7 @@ DESCRIPTION = """Runs a study: every arm with every seed, or with many settings;
   highway reproduce depth-contrast --budget 0.01  a hundredth of the work; every table and figure is labelled
   highway reproduce cifar10 --schedule short      ten epochs per net instead of hundreds; labelled likewise
   highway reproduce --list                        the studies, and how long each takes where that is known
-  highway reproduce --list --measure              measures what is not known: minutes"""
+  highway reproduce --list --measure              first measures the unknown ones, for minutes"""
 
 
 class Arguments(Frozen):

@@ -187,7 +187,7 @@ def test_exported_files_compute_the_same(home, capsys, target):
         (["--target", "price", "--label-smoothing", "0.1"], "for --label-smoothing"),
         (["--target", "price", "--preprocess.scale", "0.5"], "columns of houses are standardized"),
         (["--data", "nowhere.csv"], "there is no file nowhere.csv. Name your table: --data FILE --target COLUMN"),
-        (["--data", "fama_french", "--target", "price"], "fama_french is no table of numbers. Leave out --target"),
+        (["--data", "fama_french", "--target", "price"], "fama_french is not a table of numbers. Leave out --target"),
     ],
 )
 def test_options_that_do_not_apply_are_refused(tmp_path, fama_french, capsys, words, message):

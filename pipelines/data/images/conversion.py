@@ -170,7 +170,7 @@ def shown(rgba: tf.Tensor, channels: int = 3) -> tf.Tensor:
     def stacked(planes: Planes) -> tf.Tensor:
         return tf.stack(planes) if channels == 3 else grey(planes)[None]
 
-    # Stacked in the branches: what a branch only passes on is copied.
+    # Stacked in the branches: a value that a branch merely passes through is copied.
     return tf.cond(_is_opaque(alpha), lambda: stacked(planes), lambda: stacked(_over(planes, _share(alpha), WHITE)))
 
 

@@ -22,7 +22,7 @@ SIDE, BOX = 28, 20
 BLACK = 64.0
 # Cells per side of the grids that find the digit and measure its box.
 FIND, MEASURE = 112, 280
-# Share of the strongest ink from which cells count as ink: to measure its box, also on grainy paper.
+# Least ink of a cell that counts as ink, relative to the strongest: to measure the box, and the same on grainy paper.
 EXACT, HALF = 0.06, 0.35
 # Margin around the digit in the second grid, relative to its longest side.
 MARGIN = 0.25

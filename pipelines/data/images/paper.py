@@ -12,10 +12,10 @@ SQUARE = 7
 # Share of each side, at either end, that counts as the edge, and the weight of squares that are not on it.
 RING, INNER = 0.05, 0.02
 ROUNDS = 8
-# Standard deviations of the paper below which nothing counts as ink.
+# Standard deviations from the paper below which nothing counts as ink.
 NOISE = 3.5
-# To tell paper from table and ink: number of brightnesses to start from, share of the range of brightness that counts
-# as equal, the least such difference, rounds, and the weight of squares that are not on the edge.
+# For the fits that separate paper from table and ink: number of initial brightnesses, largest difference that counts as
+# equal (relative to the range of brightness, and its minimum), rounds, and weight of squares that are not on the edge.
 STARTS, NEAR, LEAST, STEPS, WITHIN = 9, 0.12, 6.0, 16, 0.6
 
 

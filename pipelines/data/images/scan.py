@@ -59,7 +59,7 @@ def _ink(cells: tf.Tensor) -> tf.Tensor:
 
 
 def redraw(ink: tf.Tensor) -> tf.Tensor:
-    """Redraws strokes in parts of cells: interpolates, and in turn raises the contrast and restores the ink of cells.
+    """Redraws strokes in parts of cells: interpolates, then by turns raises the contrast and restores the ink of cells.
 
     Args:
         ink: share of each cell that is ink, float32 [CELLS, CELLS].

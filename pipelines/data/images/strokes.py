@@ -9,23 +9,23 @@ from pipelines.data.images.components import Components, label, measure
 from pipelines.data.images.paper import NOISE
 from pipelines.data.images.rectangle import Rectangle
 
-# Shares of the strongest deviation from the paper from which cells belong to a component, and to the box of the digit:
-# what surrounds the paper may be stronger than the ink.
+# Least deviation from the paper, relative to the strongest, of cells that belong to a component, and of cells that
+# belong to the box of the digit: the surroundings of the paper may deviate more than the ink.
 FAINT, ROUGH = 0.15, 0.3
 # Smallest difference of brightness from the paper that can be a stroke.
 CONTRAST = 4.0
-# The surroundings of the paper have this share of their outline on the edge of the image; strokes touch it with their
-# ends.
+# A component with more than this share of its outline on the edge of the image shows the surroundings of the paper:
+# strokes touch the edge with their ends only.
 BORDER = 0.35
-# Cells per side of those in which the surroundings are found.
+# Side of the coarse cells in which the surroundings are found, in cells.
 COARSE = 2
 # Smallest side of a digit, relative to the longest side of the image, and to the largest digit in it.
 LEAST, SIMILAR = 0.1, 0.5
 # Longest side of a speck, and of a round one, relative to the largest digit.
 SPECK, SPOT = 0.2, 0.4
-# Width of the line of a frame, relative to the side of the frame; and of a blot, where no digit of a marker reaches it.
+# Largest width of a line, relative to the side of its frame; and of a stroke, relative to its digit: blots are wider.
 LINE, BLOT = 0.15, 0.31
-# Share of a side of the image that a line across it has.
+# A line of more than this share of a side crosses the image.
 ACROSS = 0.95
 # Smallest side of a digit in a frame, relative to the frame's side.
 INSIDE = 0.25
@@ -33,7 +33,7 @@ INSIDE = 0.25
 GAP = 0.04
 # Maximum number of components examined, the largest first.
 MOST = 16
-# Cells around what is not a stroke, and around strokes, that count as part of it.
+# Margins, in cells, around components that are not strokes, and around strokes.
 MARGIN, NEAR = 2, 5
 
 
@@ -82,7 +82,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     some = every.rows(places + 1)
     digit, kept = _sorted(some, height / longest, width / longest)
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
-    # Without digits, nothing is sorted out.
+    # Without digits, no component is left out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
     stroke = tf.gather(chosen, labels[0]) * tf.cast(labels[0] > 0, tf.float32)
     dropped = tf.cast(labels[0] > 0, tf.float32) - stroke
@@ -95,7 +95,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
 
 
 def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """Finds what surrounds the paper, darker [0] or lighter [1] than it, in coarse cells: float32 [n, n], 0 or 1."""
+    """Finds the surroundings of the paper, darker [0] and lighter [1] ones, in coarse cells: float32 [n, n], 0 or 1."""
     labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
     found = measure(labels, *cell, MOST)
     edge = found.border > BORDER * found.outline
@@ -107,7 +107,7 @@ def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, 
 
 
 def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns which components are digits of their own, and which are strokes of one: bool [n] each.
+    """Returns which components are separate digits, and which are strokes of any digit: bool [n] each.
 
     Args:
         found: components, the largest first.

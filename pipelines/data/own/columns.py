@@ -13,9 +13,9 @@ from pipelines.core.run import TableColumn
 from pipelines.data.own.survey import in_order
 from serving.rows import LARGEST
 
-# Most categories of a column; the most frequent ones are kept.
+# Maximum number of categories of a column; the most frequent ones are kept.
 CATEGORIES = 100
-# Share of different values from which a text is an identifier, if there are as many as this.
+# A column of texts is an identifier if its distinct values exceed this share, and are at least this many.
 IDENTIFIER, FEWEST = 0.9, 10
 # Categories in a description.
 SHOWN = 4

@@ -162,7 +162,7 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
 
 
 def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config: Config, console: Console) -> Path:
-    """Returns the user's own data as a trained net takes them; images without a split belong to "train", all of them.
+    """Returns the user's own data in the form that a trained net takes; all images without a split belong to "train".
 
     Args:
         shape: height, width and channels of the net's input.
@@ -197,7 +197,7 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
         console: where to print progress, and what is unusual about the data.
 
     Raises:
-        UserError: the data cannot be read or prepared, or no net can be trained from them; or what is at a URL has
+        UserError: the data cannot be read or prepared, or no net can be trained from them; or the data at a URL have
             changed.
     """
     url, folder = unpinned(config.data)
@@ -209,7 +209,7 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
     if folder and found.data != config.data:
         raise UserError(
             f"{url} has changed, or is prepared with other options: its data were {config.data}, and are {found.data} "
-            f"now. Restore them, or start anew with --data {url}."
+            f"now. Restore them, or start a new run with --data {url}."
         )
     return found
 
@@ -262,7 +262,7 @@ def _resolved(config: Config, data_dir: Path | None, console: Console) -> Config
 
 
 def refuse_target(config: Config, found: str | None = None) -> None:
-    """Refuses a target for data that are no table of numbers, or have another.
+    """Refuses a target for data that are not a table of numbers, or that have another target.
 
     Args:
         config: the configuration.
@@ -272,7 +272,7 @@ def refuse_target(config: Config, found: str | None = None) -> None:
         UserError: the configuration has another target.
     """
     if config.target not in (None, found):
-        has = f"is a table whose target is {found}" if found else "is no table of numbers"
+        has = f"is a table whose target is {found}" if found else "is not a table of numbers"
         raise UserError(f"{config.data} {has}. Leave out --target {config.target}.")
 
 

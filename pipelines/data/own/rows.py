@@ -56,7 +56,7 @@ class TableData:
     left_out: Mapping[str, str]
     """Columns that a net does not get, each with the reason."""
     notes: tuple[str, ...]
-    """A sentence for everything that is unusual about the rows."""
+    """A sentence for each peculiarity of the rows."""
 
     @property
     def counts(self) -> Counter[Split]:

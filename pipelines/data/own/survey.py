@@ -1,4 +1,4 @@
-"""Reads every image of the user's own data once, assigns it to a split, and finds what is wrong with the data."""
+"""Reads every image of the user's own data once, assigns it to a split, and finds problems of the data."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ SHOWN = 3
 IMBALANCE = 10
 # Shares of validation and test if the data assign no splits.
 VALIDATION, TEST = 0.1, 0.2
-# Images of a class from which on each split gets at least one of them.
+# Least number of images of a class with which each split gets at least one of them.
 FEW = 3
 
 
@@ -171,7 +171,7 @@ def assign_keys(
     multi_label = any(len(names) != 1 for names in labels)
 
     def is_last(key: str, label: str) -> bool:
-        """Returns whether the split of an example has no other one of one of its other classes."""
+        """Returns whether an example alone represents one of its other classes in its split."""
         others = classes[key] - {label} if multi_label else ()
         return any(sum(found[one] == found[key] for one in members[other]) == 1 for other in others)
 
@@ -180,7 +180,7 @@ def assign_keys(
             held = Counter(found[key] for key in own)
             if not held[split]:
                 spare = [key for key in own if held[found[key]] > 1 or len(own) < FEW]
-                # A class may rather be missing from the test split than another one from training.
+                # Better a class missing from the test split than another one missing from training.
                 kept = [key for key in spare if not is_last(key, label)] or (spare if split == "train" else ())
                 if kept:
                     found[(max if split == "train" else min)(kept, key=places.__getitem__)] = split
@@ -213,7 +213,7 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
 
 
 def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
-    """Yields a sentence for everything that is unusual about data, though a classifier can be trained from them.
+    """Yields a sentence for each peculiarity of data from which a classifier can be trained.
 
     Args:
         found: the images.

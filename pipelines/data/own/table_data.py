@@ -23,7 +23,7 @@ from pipelines.data.sources import TableForm
 
 # Part of the digest: another number if tables are stored differently.
 FORMAT = 1
-# Fields for images alone.
+# Fields that apply to images only.
 OF_IMAGES = ("image_size", "image_fit", "skip_damaged")
 
 
@@ -84,7 +84,7 @@ def prepare_table(table: TableData, console: Console) -> Path:
 
 
 def with_table(config: Config, table: TableData, console: Console) -> Config:
-    """Returns a configuration with the prepared form of a table, and prints what is unusual about it.
+    """Returns a configuration with the prepared form of a table, and prints the peculiarities of the table.
 
     Args:
         config: the configuration.

@@ -29,7 +29,7 @@ SETTLE = 25.0
 POLL = 0.5
 """Seconds to wait for the end of a process before its output is shown."""
 LOG_POLL = 3.0
-"""Seconds between two looks at output in a bucket."""
+"""Seconds between two reads of output in a bucket."""
 LOSSES = 3
 """Losses in a row, without a checkpoint in between, after which a run is given up."""
 LEADER = "0"
@@ -215,7 +215,7 @@ def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
     assert task.log
     if not task.log.exists():
         raise UserError(
-            f"there is no folder {task.place.parent} on {socket.gethostname()}. All nodes must have that of the run."
+            f"there is no folder {task.place.parent} on {socket.gethostname()}. All nodes must see the run's folder."
         )
     os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
     errors = io.StringIO()

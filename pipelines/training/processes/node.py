@@ -11,7 +11,7 @@ from pipelines.core.executor import JobError
 
 @contextmanager
 def one_of_many(folder: Path, plan: str) -> Iterator[None]:
-    """Loads the frameworks for a task, and frees what they keep of it at its end.
+    """Loads the frameworks for a task, and at its end frees the memory that they keep for it.
 
     Args:
         folder: the folder of the command, in which all machines write.

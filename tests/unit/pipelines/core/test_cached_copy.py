@@ -112,7 +112,7 @@ def test_a_part_of_an_object_is_not_taken_for_the_whole(url, console, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "fetch", cut)
-        with pytest.raises(UserError, match=f"{url}/b/d.png had 7 bytes, and 3 were downloaded: it has changed"):
+        with pytest.raises(UserError, match=f"{url}/b/d.png had 7 bytes, but 3 were downloaded: it has changed"):
             copied(url, console)
     assert copied(url, console)["b/d.png"] == "b/d.png"
 

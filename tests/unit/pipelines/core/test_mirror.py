@@ -172,7 +172,7 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
 
 
 def test_an_error_of_the_block_is_not_lost(url):
-    expected = pytest.raises(UserError, match=r"diverged\. Besides, the store is gone\.")
+    expected = pytest.raises(UserError, match=r"diverged\. In addition, the store is gone\.")
     with expected, dying(0), mirrored(url) as run:
         save(run, 1)
         raise UserError("diverged.")

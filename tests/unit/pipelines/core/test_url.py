@@ -148,7 +148,7 @@ def test_missing_packages_are_named(monkeypatch, place, needed):
 
 
 def test_an_unknown_protocol_is_refused():
-    with pytest.raises(UserError, match="nonsense:// is no kind of URL that fsspec opens"):
+    with pytest.raises(UserError, match="nonsense:// has a protocol that fsspec does not open"):
         Url("nonsense://bucket/x").exists()
 
 

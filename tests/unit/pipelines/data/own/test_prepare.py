@@ -175,7 +175,7 @@ def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console)
 
 
 def test_a_target_is_for_tables_of_numbers(tmp_path, console):
-    with pytest.raises(UserError, match=r"shapes is no table of numbers\. Leave out --target price"):
+    with pytest.raises(UserError, match=r"shapes is not a table of numbers\. Leave out --target price"):
         resolved(config(shapes.write(tmp_path / "shapes", 4), target="price"), None, console)
     table = config(houses.write(tmp_path / "houses.csv", 60), target="price")
     prepared = resolved(table, None, console)
