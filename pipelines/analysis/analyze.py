@@ -67,7 +67,7 @@ def analyze(
     held_out: Split = "validation" if net.info.counts["validation"] else "train"
     splits: tuple[Split, Split] = ("train", held_out) if split == "auto" else (split, split)
     whole, routed = (reading.part(net, one, examples) for one in splits)
-    # TensorFlow would warn: it mistakes the programs of several models for one that is retraced again and again.
+    # TensorFlow would warn: it takes the programs of several models for one that is retraced.
     with frameworks.quiet("tensorflow"):
         found = measuring.measure(net, whole, routed, AnalysisProgress(console or Console()), units=units)
     with replacing_folder(folder) as aside:

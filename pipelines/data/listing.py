@@ -30,7 +30,7 @@ class ListedData:
 
 
 def listed(data_dir: Path | None) -> list[ListedData]:
-    """Lists all prepared data sets, and those that are known: first the known ones.
+    """Lists the known data sets, prepared or not, and then all other prepared ones.
 
     Args:
         data_dir: the folder of data sets; None for TFDS_DATA_DIR or ~/tensorflow_datasets.

@@ -85,7 +85,7 @@ def balanced_at(positions: tf.Tensor, members: Members, seed: int) -> tf.Tensor:
     turn = positions // classes
     chosen = permuted(positions % classes, turn, classes, seed)
     counts = tf.gather(members.counts, chosen)
-    # A permutation of its own for each class and pass over it.
+    # Each pass over each class has its own permutation.
     place = permuted(turn % counts, turn // counts * classes + chosen, counts, seed)
     return tf.gather(members.order, tf.gather(members.starts, chosen) + place)
 

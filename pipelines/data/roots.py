@@ -77,7 +77,7 @@ def base_name(data: str) -> str:
 
 
 def data_name(path: Path) -> str:
-    """Returns the name of the data set: that of the file or folder, as TFDS takes it."""
+    """Returns the name of the data set: that of the file or folder, in the form that TFDS requires."""
     name = re.sub(r"\W+", "_", path.stem.lower(), flags=re.ASCII).strip("_") or "data"
     return name if name[0].isalpha() and name not in KNOWN else f"own_{name}"
 
@@ -93,7 +93,7 @@ def own_folder(digest: str, name: str) -> Path:
 
 
 def pinned(url: Url, folder: Path) -> str:
-    """Returns the name of prepared data that are at a URL. It holds on every machine, unlike the path of the folder.
+    """Returns the name of prepared data from a URL. It is valid on every machine, unlike the path of the folder.
 
     Args:
         url: the URL.
@@ -106,13 +106,13 @@ def pinned(url: Url, folder: Path) -> str:
 
 
 def unpinned(data: str) -> tuple[str, Path | None]:
-    """Splits the name of prepared data that are at a URL.
+    """Splits the name of prepared data from a URL.
 
     Args:
         data: the word after `--data`.
 
     Returns:
-        The URL, and the folder of the prepared data, which may be missing. The word and None if it is no such name.
+        The URL, and the folder of the prepared data, which may be missing. For any other word, the word and None.
     """
     if not is_url(data):
         return data, None

@@ -43,7 +43,7 @@ def export(
         to: the folder of the model's versions; None is `models/` and the run directory's name.
         weights: "final" or "best".
         data_dir: folder of prepared data, for the images on which parity is measured; None for the TFDS default.
-        gates: whether the graphs return `gate_means`; a net without highway layers has none.
+        gates: whether the graphs return `gate_means`; ignored for a net without highway layers.
         optional: keys of the optional forms to write too, such as "int8".
         calibrate: whether to calibrate the probabilities on the validation split, by a temperature.
         conversion: how image files become inputs; None chooses by the data set and `image_fit` of the run.

@@ -20,11 +20,11 @@ SIDES = (32, 48, 64, 96)
 ENOUGH = 8
 # Fewest and most passes over the data.
 FEWEST, MOST = 3, 60
-# Steps in an epoch that a batch should leave, and the largest batch.
+# Steps that an epoch should have at least, and the largest batch.
 STEPS, BATCH = 20, 250
 # Steps of training on a table, and fewest and most passes over its rows.
 TABLE_STEPS, TABLE_FEWEST, TABLE_MOST = 1500, 15, 60
-# Share of the time that is left for preparation, validation, evaluation and export.
+# Share of the time that is reserved for preparation, validation, evaluation and export.
 REST = 0.25
 # The learning rate relative to that of new weights if training starts from trained ones.
 FINE_TUNING = 0.25
@@ -177,6 +177,6 @@ def _weights(config: Config, own: OwnData) -> tuple[Config, Sequence[str]]:
 
 
 def _sized(config: Config, side: int) -> Config:
-    """Changes the input, and with it the augmentation."""
+    """Changes the size of the input, and the augmentation with it."""
     augment = config.augment.model_copy(update={"pad": side // 8, "cutout": side // 4})
     return config.model_copy(update={"image_size": (side,), "augment": augment})

@@ -136,7 +136,7 @@ def _for_table(config: Config, deadline: float, side: int | None, run: Path | No
     for reason in choice.reasons:
         say(console, f"chosen: {reason}")
     ready = table_data.with_table(choice.config, table, console)
-    # Small tables are soon learned by heart.
+    # A net soon memorizes a small table.
     weights: Weights = "best" if table.counts["validation"] else "final"
     return _Plan(ready, run, weights, table.counts, "rows", table.target, bool(table.labels))
 

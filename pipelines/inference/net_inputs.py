@@ -54,7 +54,7 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
 
 
 def _read(batch: list[Fetched]) -> list[Fetched]:
-    """Reads those of a batch that are in a bucket, all at the same time."""
+    """Reads the images of a batch that are in a bucket, all concurrently."""
     urls = [image.content.url for image in batch if isinstance(image.content, Stored)]
     contents = dict(zip(urls, read_all(urls), strict=True))
 
@@ -68,7 +68,7 @@ def _read(batch: list[Fetched]) -> list[Fetched]:
 
 
 def _size(content: bytes | Path | Stored | ImageError) -> int:
-    """Size of an encoded image in bytes; 0 if the image is missing, which is reported when it is read."""
+    """Size of an encoded image in bytes; 0 if the image is missing, an error that reading it reports."""
     if isinstance(content, bytes):
         return len(content)
     if isinstance(content, Stored):

@@ -41,7 +41,7 @@ def is_table(words: Sequence[str]) -> bool:
     """
     found = [word for word in words if Path(word).suffix.lower() in TABLES]
     if found and len(words) > 1:
-        raise UserError(f"{found[0]} is a table, which is predicted alone. Leave out the other arguments.")
+        raise UserError(f"{found[0]} is a table. Tables are predicted one at a time: leave out the other arguments.")
     return bool(found)
 
 
@@ -162,7 +162,7 @@ def table(predictions: Sequence[Prediction]) -> "Table":
 
 
 def class_headings(label: str, multi_label: bool) -> list[str]:
-    """Returns the headings of the cells of `class_cells`, of which the first is given."""
+    """Returns the headings of the cells of `class_cells`; the first is the argument."""
     return [label, "most probable"] if multi_label else [label, "probability", "next"]
 
 

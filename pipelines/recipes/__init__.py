@@ -93,7 +93,7 @@ def named_recipe(word: str) -> Recipe:
 
 
 def like(recipe: Recipe, name: str) -> Recipe:
-    """Returns a copy of a recipe under a new name, for the user to edit and to state where its numbers come from."""
+    """Returns a copy of a recipe under a new name, for the user to edit and to add its provenance."""
     config = recipe.config.model_copy(update={"recipe": name})
     source = f"like {recipe.name}"
     return Recipe(config=config, source=source, published="none", provenance=Provenance(), search=recipe.search)

@@ -23,7 +23,7 @@ from pipelines.training.tensorboard_log import TensorBoardLog
 
 CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
-# Rows of that table in an epoch; with fewer than two steps per row there are none.
+# Rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
 STEP_ROWS = 20
 SCORES = ("loss", "accuracy", "label_accuracy", "f1", "mae")
 FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
@@ -76,7 +76,7 @@ def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
 
 
 class StepCurve(keras.callbacks.Callback):
-    """Writes the metrics of long epochs on the way, as means since the start of the epoch: a table, and TensorBoard.
+    """Writes metrics within long epochs to a table and to TensorBoard, as means since the start of the epoch.
 
     A row is on disk before the state of its step, and a resumed run drops the rows after its checkpoint.
 

@@ -2,9 +2,9 @@
 
 Imports Keras and NumPy only, because the benchmarks run it in an environment without pydantic and TensorFlow.
 
-Keras's own `DataParallel` binds every variable to the devices of all processes. Nothing can then be computed in one
-process alone, such as gates or a validation, and no batch that the devices do not divide. Here variables stay ordinary
-ones, and only a training step is divided.
+Keras's own `DataParallel` binds every variable to the devices of all processes. No process can then compute anything
+alone, such as gates or a validation, and the devices must divide every batch. Here variables stay ordinary ones, and
+only a training step is divided.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 AXIS = "batch"
 Program = Callable[[Any, Sequence[Any]], tuple[Any, Any]]
-"""Takes the state and some batches, and returns logs and the new state."""
+"""Function from the state and some batches to logs and the new state."""
 
 
 class Replicas:

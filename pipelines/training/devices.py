@@ -102,7 +102,7 @@ def scope(devices: int) -> AbstractContextManager[Any]:
 
 @functools.cache
 def _strategy(devices: int) -> Any:
-    """Returns a strategy for all nets of this process: two strategies would take each other's messages for theirs."""
+    """Returns a strategy for all nets of this process: two strategies would receive each other's messages."""
     import tensorflow as tf
 
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"

@@ -182,8 +182,8 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """Fits the temperature: the number by which logits are divided to calibrate the probabilities.
 
-    It minimizes the mean cross-entropy, and leaves the order of the classes as it is. Labels count as right with the
-    probability (n + 1) / (n + 2) alone, as if one more example were right and one wrong: otherwise a net that is right
+    It minimizes the mean cross-entropy, and leaves the order of the classes as it is. Labels count as right only with
+    the probability (n + 1) / (n + 2), as if one more example were right and one wrong: otherwise a net that is right
     on all of a few examples would become certain of everything.
 
     Args:
@@ -241,7 +241,7 @@ def measure_regression(
     errors = predicted.astype(np.float64) - targets
     spread = np.square(targets - training_mean).sum()
     if not spread:
-        raise UserError(f"R² is undefined on {data}: all targets of its test split equal the mean of training.")
+        raise UserError(f"R² is undefined on {data}: all targets of its test split equal the training mean.")
     return Regression(
         weights=weights,
         data=data,

@@ -21,7 +21,7 @@ from pipelines.training.data_parallel import Replicas
 HEARTBEAT = 15
 """Seconds without a sign of life after which a process counts as lost."""
 PATIENCE = 3600
-"""Seconds to wait for the other processes; whoever started this one ends it earlier."""
+"""Seconds to wait for the other processes; the parent of this one ends it earlier."""
 # What JAX, Gloo and NCCL say when a connection breaks, in errors of several types.
 LOST = re.compile(r"^(UNAVAILABLE|DEADLINE_EXCEEDED):|gloo|nccl|coordination service|heartbeat", re.IGNORECASE)
 
@@ -75,7 +75,7 @@ class Exchange:
         return np.asarray(total.addressable_data(0)).tobytes()[:size]
 
     def end(self) -> None:
-        """Waits for all processes and disconnects them, so that none takes the end of another for its death."""
+        """Waits for all processes and disconnects them, so that none takes the exit of another for a crash."""
         import jax
 
         jax.distributed.shutdown()
@@ -98,7 +98,7 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
 
     if hosts.leads:
         _refuse_busy_port(hosts.address)
-    # It would take SIGTERM for itself.
+    # This service would handle SIGTERM in place of `signals`.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(

@@ -62,7 +62,7 @@ def draw_forecast(run: Run, result: Regression, predicted: np.ndarray, targets: 
 
 
 def draw_values(path: Path, run: Run, result: Regression, predicted: np.ndarray, targets: np.ndarray) -> None:
-    """Draws the predictions for rows of a table, whose order means nothing.
+    """Draws the predictions for rows of a table, whose order has no meaning.
 
     Args:
         path: the figure to write.
@@ -134,7 +134,7 @@ def gates(figure: Figure, rows: Sequence[Row], before: dict[str, float], title: 
     else:
         left.set_ylim(0, 1.12 * max(history[-1].max(), first.max()))
     left.set_xlabel("highway layer, from the input")
-    left.set_ylabel("mean of T (0: layer carries its input on)")
+    left.set_ylabel("mean of T (0: layer carries its input)")
     whole_ticks(left.xaxis, 10)
     left.legend(loc="best" if len(layers) <= MAX_MARKERS else "upper left")
     # An epoch's column spans the steps since the epoch before.
@@ -192,7 +192,7 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
         title: title above both plots.
     """
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
-    mean = {"color": "black", "ls": ":", "lw": 1.2, "label": "mean of training"}
+    mean = {"color": "black", "ls": ":", "lw": 1.2, "label": "training mean"}
     left.plot(targets, color=GREY, lw=1, label="target")
     left.plot(predicted, color=ORANGE, lw=1.6, label="prediction")
     left.axhline(result.training_mean, **mean)
@@ -206,7 +206,7 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
     right.set_ylabel("target")
     for axes in (left, right):
         axes.legend(fontsize=9)
-    figure.suptitle(f"{title}\nR\u00b2 against the mean of training {result.r2:.3f}, {result.count:,} examples")
+    figure.suptitle(f"{title}\nR\u00b2 against the training mean {result.r2:.3f}, {result.count:,} examples")
 
 
 def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
@@ -223,7 +223,7 @@ def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: n
     low, high = float(min(predicted.min(), targets.min())), float(max(predicted.max(), targets.max()))
     margin = 0.04 * (high - low)
     axes.plot([low, high], [low, high], color=GREY, lw=1, label="prediction = true value")
-    axes.axhline(result.training_mean, color="black", ls=":", lw=1.2, label="mean of training")
+    axes.axhline(result.training_mean, color="black", ls=":", lw=1.2, label="training mean")
     axes.scatter(targets, predicted, s=14, color=BLUE, alpha=0.6, lw=0)
     axes.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
     axes.set(xlabel="true value", ylabel="prediction")

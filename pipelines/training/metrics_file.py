@@ -12,7 +12,7 @@ Row = dict[str, float]
 
 
 def append(path: Path, row: Row) -> None:
-    """Appends a row; the first row is preceded by a head.
+    """Appends a row; a header precedes the first row.
 
     Args:
         path: the file; created if missing.

@@ -43,7 +43,7 @@ class BiasRateSGD(keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable(package="highway_pipelines")
 class KernelMuon(keras.optimizers.Muon):
-    """Muon for the kernels of convolutions and stacks as well, which Keras's own leaves to Adam.
+    """Muon that also updates the kernels of convolutions and stacks, which Keras's own leaves to Adam.
 
     The kernel of a convolution is one matrix, from all inputs of a position to the filters, and that of a stack one
     matrix per layer. Biases, gains and the classifier are Adam's. The step is scaled to the size of Adam's, so that

@@ -26,7 +26,7 @@ STEPS = 150
 PAST = 0.9
 # Multiple of the lowest smoothed loss at which training has diverged.
 DIVERGED = 4.0
-# The suggestion, as a share of the rate with the lowest loss, at which the net no longer learns.
+# Suggested rate, as a share of the rate with the lowest loss: at that rate itself, the net no longer learns.
 SAFE = 0.1
 
 

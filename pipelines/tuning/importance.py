@@ -37,8 +37,8 @@ class Importance:
 def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     """Measures the importance of every hyperparameter.
 
-    Each setting counts once, with its longest trial. A forest fitted to the other folds predicts its score, because on
-    its own training settings a forest would even use noise.
+    Each setting counts once, with its longest trial. A forest fitted to the other folds predicts its score, because a
+    forest fits even the noise of its own training settings.
 
     Args:
         plan: the plan of the search.

@@ -12,7 +12,7 @@ from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import LOGARITHMIC, searched
 
 FINGERPRINT = "tuner/search"
-"""Constant among the hyperparameters. Every one takes its turn in the random numbers, so without it a search that an
+"""Constant among the hyperparameters. Every hyperparameter consumes random numbers, so without it a search that an
 earlier version began would continue with other settings."""
 RANDOM_STATE = "random_state"
 
@@ -45,7 +45,7 @@ class Bayesian(InMemory, keras_tuner.oracles.BayesianOptimizationOracle):
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """KerasTuner's method."""
-        # scikit-learn reports bounds of the kernel that nobody can set, in the middle of the table of trials.
+        # scikit-learn would warn, in the middle of the table of trials, of bounds of the kernel that users cannot set.
         with warnings.catch_warnings(action="ignore"):
             return super().populate_space(trial_id)
 

@@ -216,7 +216,7 @@ def _progress(plan: SearchPlan, state: SearchState, trial: Trial, folder: Path, 
 
 
 def _epochs(path: Path) -> int:
-    # Another process may be writing the file.
+    # Another process may be writing to the file.
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return max(0, sum(1 for _ in csv.reader(file)) - 1)

@@ -160,7 +160,7 @@ def shed(path: Path) -> None:
 
 
 def _free(path: Path) -> Run:
-    """Waits until no other worker trains in a run directory: a worker considered lost may only have been slow."""
+    """Waits until no other worker trains in a run directory: a worker that counts as lost may only be slow."""
     while True:
         run = open_run(path)
         try:

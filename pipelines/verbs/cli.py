@@ -17,7 +17,7 @@ WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 BACKENDS = ("tensorflow", "jax")
 """Backends of Keras that the other verbs run on; the library runs on PyTorch too."""
 OWN_PACKAGES = ("highway_keras", "pipelines", "serving")
-"""How the names of the packages that are always installed start: a missing module in them is a bug."""
+"""Start of the names of packages that are always installed: a missing module in one of them is a bug."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +54,7 @@ def _run(verb: str, words: list[str]) -> None:
     backend = os.environ["KERAS_BACKEND"]
     if verb not in WITHOUT_TENSORFLOW and backend not in BACKENDS:
         raise UserError(f"KERAS_BACKEND must be {' or '.join(map(repr, BACKENDS))}, or unset. Received: {backend!r}.")
-    # Now, because some verbs start processes, or write a folder, before they compute anything.
+    # Checked here, because some verbs start processes or write a folder before they compute anything.
     if verb not in WITHOUT_TENSORFLOW and backend == "jax" and find_spec("jax") is None:
         raise UserError(
             'KERAS_BACKEND=jax needs JAX, which is not installed: pip install "highway-keras[jax]". '

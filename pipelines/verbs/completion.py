@@ -15,10 +15,10 @@ from pipelines.verbs import VERBS
 
 # The models of the options of verbs that have more than `Arguments`.
 MODELS = {"train": ("NewRun", "ResumedRun"), "tune": ("NewSearch",)}
-# A field of configurations, and no option.
+# A field of configurations that is not an option.
 RECIPE = "--recipe"
 NAMES = dict.fromkeys(("train", "tune", "recipes", "data"), recipes.names) | {"reproduce": studies.names}
-"""Names that the words after a verb may be."""
+"""Function that lists the names that may follow a verb."""
 BASH = """_highway() {{
     local words
     if [ "$COMP_CWORD" -eq 1 ]; then

@@ -101,7 +101,7 @@ class NewRun(Config):
     """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
     devices: Count | None = None
     """Divide each batch among the first devices of this machine, such as GPUs; default: one, or for deep stacks on JAX
-    as many parts of the CPU as pay."""
+    as many parts of the CPU as save time."""
     cluster: str | None = None
     """Train on the nodes of a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
     hosts: Count | None = None
@@ -276,7 +276,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
     recipes.check_preset(config)
     if config.start_from and Path(config.start_from).exists():
-        # The run may be resumed from another folder.
+        # The run may be resumed from another working directory.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(
         config,

@@ -16,9 +16,9 @@ from pipelines.data.roots import TABLES, unpinned
 
 @contextmanager
 def local(data: str, console: Console) -> Iterator[str]:
-    """Yields data as a path: of a URL, that of a copy; other words as they are.
+    """Yields the local path of data: that of a copy for a URL, the word itself otherwise.
 
-    While the block runs, messages name the URL, and other processes of this machine that read it wait.
+    While the block runs, messages name the URL, and other processes on this machine that read it wait.
 
     Args:
         data: the word after `--data`.

@@ -77,7 +77,7 @@ def reading(table: Path) -> Iterator[None]:
 
 
 def separated(table: Path) -> pa_csv.ParseOptions:
-    """Returns how columns are separated: by tabs in a .tsv file, else by commas, or by semicolons if its head has more.
+    """Returns the separator of columns: a tab in a .tsv file, else comma or semicolon, whichever is more frequent.
 
     Args:
         table: the file.
@@ -162,7 +162,7 @@ def rows(
     has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
-        # Of a row without a label, the row is named, where it can be completed.
+        # For an image without a label, the message names the row, which the user can complete.
         name = image(number) if has_paths and label is not None else where
         if name is None:
             raise UserError(f"{where} has no image. Complete or remove it.")

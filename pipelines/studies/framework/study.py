@@ -125,7 +125,7 @@ class Study(Generic[Found]):
         title: title of its page.
         source: paper, table or figure.
         asks: its question, in one line.
-        arms: what is compared, by name.
+        arms: the nets that are compared, by name.
         seeds: runs of each arm, with the seeds 0, 1, ...; in a search, settings drawn for each arm.
         differs: differences from the source, one sentence each.
         tables: makes tables of the results, next to the source's numbers.

@@ -22,7 +22,7 @@ class Tried:
     Args:
         arm: name of the arm.
         number: number of the trial in its search.
-        values: drawn hyperparameters that have an effect on the net.
+        values: drawn hyperparameters that affect the net.
         losses: training loss of each epoch, float [epochs]; up to the failure if it failed.
         score: validation accuracy of the best epoch; None if it failed.
         reason: reason for the failure; empty if it did not fail.

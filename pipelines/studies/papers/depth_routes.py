@@ -121,7 +121,7 @@ def measured(run: Run, data_dir: Path | None) -> Mapping[str, np.ndarray]:
     """Clusters the routes of held-out images through a trained net.
 
     Args:
-        run: trained.
+        run: a trained run.
         data_dir: folder of prepared data.
 
     Returns:
@@ -176,7 +176,7 @@ def _typical(images: np.ndarray, found: Clusters) -> np.ndarray:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Tabulates how well the clusters of each view agree with the classes and between seeds."""
+    """Tabulates the agreement of each view's clusters with the classes, and between seeds."""
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
 
     def row(view: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def act(task: StudyTask) -> None:
 
 
 def act_on_node(task: StudyTask) -> None:
-    """Completes a run as one of the tasks of a process; see `act`.
+    """Completes a run on a cluster, in a process that performs many tasks; see `act`.
 
     Raises:
         JobError: this machine lacks the folder of the study.

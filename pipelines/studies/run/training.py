@@ -109,7 +109,7 @@ def _result(run: Run) -> str:
 
 
 def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path | None:
-    """Finds a run of another study, in a sibling folder, that was trained and evaluated the same way.
+    """Finds a run of another study, in a sibling folder, with the same training and evaluation.
 
     Args:
         config: configuration of the run, with its seed.

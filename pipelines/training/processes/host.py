@@ -31,7 +31,7 @@ from pipelines.training.processes.task import Task, perform
 from pipelines.training.train import resume, train
 
 NOTICE, LIMIT = 20.0, 300.0
-"""Seconds without all processes after which this one says so, and after which it gives up."""
+"""Seconds of waiting for the other processes after which this one reports it, and after which it gives up."""
 POLL = 0.05
 """Seconds to wait in a system call, which Ray cannot interrupt when it interrupts a task."""
 CHILD = (sys.executable, "-m", f"{__package__}.host")
@@ -39,9 +39,9 @@ CONNECTED = b"+"
 """Message of a child to its parent: all processes are connected."""
 # Lines of the C++ log: level, date and time.
 LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
-# Those after which a process ends; what follows them belongs to them.
+# Lines with which a process ends; all lines after them belong to them.
 FATAL = re.compile(r"F\d{4} |E\d{4} .*coordination")
-# How JAX ends a process when another is gone.
+# The line with which JAX ends a process because another one is gone.
 GONE = re.compile(r"[EF]\d{4} .*(distributed service|coordination|heartbeat)", re.IGNORECASE)
 
 
@@ -80,13 +80,13 @@ def act(task: HostTask) -> None:
         UserError: the run cannot be trained.
         StoppedError: after SIGTERM or SIGINT in any of the processes.
     """
-    # On a cluster, one node may be left.
+    # Without the variables, this process trains alone, as when one node of a cluster is left.
     hosts, devices = of_environment(), task.devices or 1
     leads = hosts is None or hosts.leads
     if isinstance(task.log, Path) and leads:
         with task.log.open("ab") as log:
             os.dup2(log.fileno(), 1)
-    # Where a CPU is divided, all of its parts take part.
+    # If a CPU is divided, all of its parts are used.
     os.environ["JAX_NUM_CPU_DEVICES"] = str(devices)
     console = Console(quiet=not leads)
     frameworks.load(devices, console)

@@ -124,7 +124,7 @@ def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]
 
 
 def _work(member: Member) -> float:
-    """Estimates the work of a run by epochs and layers; in most studies all layers have the same size."""
+    """Estimates the work of a run by its epochs and layers: in most studies, all layers have the same size."""
     config = cast(TrainTask, member.task).config
     return float(config.epochs * (config.model.depth or 1))
 

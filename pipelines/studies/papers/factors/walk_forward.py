@@ -20,7 +20,7 @@ from pipelines.studies.papers.factors import forecasts
 KINDS = {"return": ("highway", "plain", "residual"), "size": ("highway", "plain")}
 """Kinds of nets of each task: next month's return, or its absolute size."""
 WEIGHTS: Weights = "best"
-"""Weights of the epoch that did best on the held-out months."""
+"""Weights of the best epoch on the held-out months."""
 RIDGE, RIDGE_SIZES, CONSTANT = "ridge", "ridge with sizes", "mean before the decade"
 """Linear in the factors; in the factors and their absolute sizes; constant."""
 RECENT, SMOOTHED = "mean of the last 12 sizes", "exponential mean of sizes (0.9)"

@@ -146,7 +146,7 @@ def _backwards(name: str, of_blocks: Sequence[np.ndarray]) -> dict[str, float]:
 
 
 def _against(formula: "Sequence[Jacobian]", measured: Sequence[np.ndarray]) -> dict[str, float]:
-    """Compares the Jacobians of highway blocks by the formula with the measured ones."""
+    """Compares the Jacobians of highway blocks, as the formula gives them, with the measured ones."""
     columns: dict[str, float] = {}
     for number, (parts, whole) in enumerate(zip(formula, measured, strict=True), 1):
         columns[f"identity/{number}"] = float(_diagonal(parts.identity).mean())

@@ -20,7 +20,7 @@ class Pass(NamedTuple):
 
 
 def _gradients_of_map() -> tuple[Pass, ...]:
-    """Returns the passes that turn the gradient of W x + b into the gradients of W, b and x."""
+    """Returns the passes from the gradient of W x + b to the gradients of W, b and x."""
     return Pass("gradient of W", 2, 0), Pass("gradient of b", 1, 0), Pass("gradient of x", 1, 1)
 
 

@@ -145,7 +145,7 @@ def test_two_that_use_a_copy_wait_for_each_other(url, console):
         assert not ended.is_set()
     thread.join()
     assert ended.is_set()
-    assert console.file.getvalue() == f"waiting for another process of this machine that reads {url}"
+    assert console.file.getvalue() == f"waiting for another process on this machine that reads {url}"
 
 
 def test_names_that_lead_out_of_the_copy_are_refused(url, console):

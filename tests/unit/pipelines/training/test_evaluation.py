@@ -91,7 +91,7 @@ def test_errors_of_a_regression_by_hand():
     found = forecast([[2.0], [2.0], [5.0], [3.0]])
     assert (found.count, found.mae, found.training_mean) == (4, 1.5, 2.0)
     assert found.rmse == pytest.approx(np.sqrt(14 / 4))
-    # The squared distances from the mean of training are 1, 0, 1, 16: those from the mean of the test do not count.
+    # The squared distances from the training mean are 1, 0, 1, 16: those from the test mean do not count.
     assert found.r2 == pytest.approx(1 - 14 / 18)
 
 
@@ -102,7 +102,7 @@ def test_r2_is_1_if_perfect_0_for_the_training_mean_and_negative_if_worse():
 
 
 def test_targets_without_spread_have_no_r2():
-    with pytest.raises(UserError, match=r"all targets of its test split equal the mean of training"):
+    with pytest.raises(UserError, match=r"all targets of its test split equal the training mean"):
         forecast(TARGETS, targets=np.full((4, 1), 2.0))
 
 

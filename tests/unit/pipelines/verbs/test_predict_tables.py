@@ -112,7 +112,7 @@ def test_out_writes_values_and_gates(models, rows, tmp_path):
         (["tiny", "rows.csv"], "takes images, not tables"),
         (["houses", "a.png"], "takes rows of a table, not images. Give it a file that ends in .csv, .tsv, .parquet."),
         (["houses", "a.png", "--out", "out.parquet"], "takes rows of a table, not images"),
-        (["houses", "rows.csv", "a.png"], "rows.csv is a table, which is predicted alone"),
+        (["houses", "rows.csv", "a.png"], "rows.csv is a table. Tables are predicted one at a time"),
         (["houses", "nothing.csv"], "there is no table nothing.csv"),
         (["nothing", "rows.csv"], "there is no model"),
         (["houses", "few.csv"], "few.csv lacks the columns age, city that the model takes. It has: rooms."),
