@@ -25,9 +25,9 @@ from serving.stored_version import Prefix, description, download, models, versio
 
 # Versions of a model that are copied if its release names none: the newest, and one to fall back on.
 KEPT = 2
-# Files of the copy: what was found at the last check; held during a check; and the start of names of downloads.
+# Files of the copy: the report of the last check, the lock during a check, and the prefix of downloads.
 REPORT, _BUSY, _ASIDE = ".report.json", ".busy", ".incoming-"
-# What reads the kinds of URL that the program has extras for.
+# Extras of the program, by protocol.
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 # Objects of a version, by path below it, as fsspec lists them.
 Objects = Mapping[str, Mapping[str, Any]]
@@ -47,7 +47,7 @@ class Report(BaseModel):
     refused: dict[str, dict[int, str]] = {}
     """Versions that were not copied and why, by model and number."""
     seen: dict[str, str] = {}
-    """Digest of what was listed for each version and release at the last check, by path."""
+    """Digest of the listing of each version and release at the last check, by path."""
 
 
 def is_url(text: str) -> bool:
@@ -56,19 +56,19 @@ def is_url(text: str) -> bool:
 
 
 def prepare(url: str) -> Path:
-    """Makes the folder that a repository is copied to, the same for every start of an endpoint.
+    """Creates the folder that a repository is copied to; every start of an endpoint uses the same one.
 
     Args:
         url: its URL.
 
     Returns:
-        A folder in the user's folder for caches, `XDG_CACHE_HOME` or `~/.cache`. What an earlier endpoint copied is in
-        it, and its report is incomplete until the first check.
+        A folder in the user's folder for caches, `XDG_CACHE_HOME` or `~/.cache`. It holds the copies of an earlier
+        endpoint, and its report is incomplete until the first check.
 
     Raises:
         BucketError: the folder cannot be made.
     """
-    # Buckets of one name on two servers are two.
+    # Two servers may have buckets of the same name.
     digest = hashlib.sha256(f"{url} {os.environ.get('AWS_ENDPOINT_URL', '')}".encode()).hexdigest()
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -100,7 +100,7 @@ def check(url: str) -> str:
     """Checks that a URL names a repository, which may still be empty, or out of reach for a while.
 
     Returns:
-        What is missing for the time being, or nothing.
+        A problem that may pass, such as missing models; empty if there is none.
 
     Raises:
         BucketError: it cannot be served, now or later.
@@ -117,12 +117,12 @@ def check(url: str) -> str:
 
 
 def synchronize(url: str, folder: Path, before: Report) -> Report:
-    """Checks a bucket once, with one listing, and copies what is new.
+    """Checks a bucket once, with one listing, and copies new versions.
 
     Args:
         url: URL of the repository.
         folder: its copy.
-        before: report of the previous check; what has not changed since is not read again.
+        before: report of the previous check; objects that have not changed since are not read again.
 
     Returns:
         The new report.
@@ -140,8 +140,8 @@ def synchronize(url: str, folder: Path, before: Report) -> Report:
             return before.model_copy(update={"complete": True, "problem": str(error).rstrip(".")})
         found, copied = models(objects), {model.name for model in repository.models(folder)}
         if copied and not found:
-            # As for a folder: whoever wants nothing served stops the endpoint.
-            problem = f"{url} has no models any more"
+            # As for a folder, loaded versions stay: to serve nothing, the operator stops the endpoint.
+            problem = f"{url} no longer has models"
             return before.model_copy(update={"complete": True, "problem": problem})
         after = Report()
         for name in sorted(found.keys() | copied):
@@ -155,7 +155,7 @@ def synchronize(url: str, folder: Path, before: Report) -> Report:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a lock on a file for a while, and waits for it first; the system releases it if the process is killed."""
+    """Locks a file until the block ends, waiting if necessary; the system releases it if the process is killed."""
     # Not on Windows, which has no workers either.
     import fcntl
 
@@ -166,7 +166,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """One check: where from, where to, and its reports."""
+    """One check of a bucket: its URL, the folder of the copy, and the reports of the previous check and of this one."""
 
     system: Any
     url: str
@@ -175,7 +175,7 @@ class _Copy:
     after: Report
 
     def follow(self, name: str, objects: Objects) -> None:
-        """Makes the copy of a model that of its objects."""
+        """Updates the copy of a model to its objects in the bucket."""
         model, there = self.folder / name, versions(objects)
         described = {path: entry for path, entry in objects.items() if path == release.NAME}
         key, stamp = f"{name}/{release.NAME}", _stamp(described)
@@ -191,7 +191,7 @@ class _Copy:
                 self._refuse(name, number, f"{self.url}/{name}/{number} does not exist, and {release.NAME} names it")
             if (model / str(number)).is_dir():
                 copied.add(number)
-        # Now that the versions are there which it names.
+        # Only now, because the versions that it names must be there.
         if content is None:
             (model / release.NAME).unlink(missing_ok=True)
         elif model.is_dir() and content != _content(model / release.NAME):
@@ -218,11 +218,11 @@ class _Copy:
             self._refuse(name, number, reason)
 
     def _refuse(self, name: str, number: int, reason: str) -> None:
-        # Damaged files may be quoted, which hold anything.
+        # The reason may quote a damaged file, which can contain anything.
         self.after.refused.setdefault(name, {})[number] = reason.encode(errors="backslashreplace").decode()
 
     def _download(self, key: str, target: Path, objects: Objects) -> str:
-        """Copies a version, unless it has been; returns why it is refused, if it is."""
+        """Copies a version that has not been copied; returns the reason if it is refused."""
         version = self._prefix(key, objects)
         described = description(version)
         if all(described.get(name) == _content(target / name) for name in (manifest.NAME, signature.NAME)):
@@ -256,7 +256,7 @@ class _Copy:
         )
 
     def _remove(self, version: Path) -> None:
-        # At once for those who list versions.
+        # A rename, so that readers of the folder see the version disappear at once.
         with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.folder) as aside:
             version.rename(Path(aside) / "old")
 
@@ -309,7 +309,7 @@ def _pinned(content: bytes | None) -> tuple[Collection[int] | None, bool]:
 
 
 def _stamp(objects: Objects) -> str:
-    """Returns a digest of everything that a listing says of some objects: sizes, times, and tags of their content."""
+    """Returns a digest of the listing of some objects: sizes, times, and tags of their content."""
     listed = [(name, sorted(objects[name].items())) for name in sorted(objects)]
     return hashlib.sha256(repr(listed).encode()).hexdigest()
 

@@ -18,7 +18,7 @@ from serving.reference import Samples
 TOLERANCE = 0.01
 # Tolerance of a value relative to itself, where the reference values hardly differ.
 ROUNDING = 1e-5
-# ONNX Runtime's names.
+# Types of tensors, by their names in ONNX Runtime.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
 _KINDS = {"uint8": _UINT8, "float32": _FLOAT}
 

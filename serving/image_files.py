@@ -31,7 +31,7 @@ _BAND = 2**20
 # Pillow's modes for 16-bit grey; all have their values in the low half of an integer.
 _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _TRANSPARENT = ("RGBA", "RGBa", "LA", "La", "PA")
-# Formats that cannot be decoded, with what to do about it.
+# Formats that cannot be decoded, each with advice to the user.
 _CONVERSIONS = {
     "SVG": "Convert it to PNG, for example with `rsvg-convert image.svg -o image.png`.",
     "HEIC": "Convert it to JPEG, for example with `heif-convert image.heic image.jpg`; iPhones take JPEG images "

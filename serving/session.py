@@ -25,7 +25,7 @@ def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
     """Loads an ONNX file with large inputs once for all users of the same file.
 
     Models of one kind and size have the same `picture.onnx`. The session keeps no memory between calls: ONNX Runtime's
-    arena would keep what the largest image so far needed, and is no faster.
+    arena would keep as much as the largest image so far needed, without being faster.
 
     Args:
         path: the file.

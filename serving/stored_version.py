@@ -18,7 +18,7 @@ from serving.manifest import Manifest
 # Files that are downloaded at the same time, and bytes of each that are in memory; fsspec's own downloads hold hundreds
 # of megabytes of a large object.
 STREAMS, PIECE = 8, 2**23
-# What a listing says of an object, such as its size.
+# The entry of an object in a listing, such as its size.
 T = TypeVar("T")
 
 

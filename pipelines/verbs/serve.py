@@ -27,7 +27,7 @@ class Arguments(Frozen):
     """The model repository, with one folder per model, or its URL in a bucket, such as s3://BUCKET/models; without a
     folder `models`, the trained nets of the package."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
-    """What computes predictions: ONNX Runtime in this process, or a TF Serving server on the same repository."""
+    """Backend of the predictions: ONNX Runtime in this process, or a TF Serving server on the same repository."""
     address: str | None = None
     """Address of the TF Serving server: HOST:PORT for gRPC, http://HOST:PORT for REST, which is slower."""
     host: str = "127.0.0.1"

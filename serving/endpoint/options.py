@@ -31,7 +31,7 @@ class EndpointOptions:
     models: Path | str
     """The model repository: a folder, or the URL of one in a bucket."""
     backend: Literal["onnxruntime", "tf-serving"] = "onnxruntime"
-    """What computes predictions: ONNX Runtime in this process, or a TF Serving server."""
+    """Backend of the predictions: ONNX Runtime in this process, or a TF Serving server."""
     address: str | None = None
     """Address of the TF Serving server."""
     host: str = "127.0.0.1"
@@ -51,7 +51,7 @@ class EndpointOptions:
     origins: tuple[str, ...] | None = None
     """Other web sites whose pages may call the endpoint; must be given unless the address is a loopback address."""
     hosts: tuple[str, ...] = ()
-    """Names of the endpoint that a request may call it by; on a loopback address besides those of this machine."""
+    """Names by which requests may address the endpoint; on a loopback address, in addition to those of this machine."""
     queue: int = 1024
     """Images that may wait for each model version."""
     timeout: float = 30.0

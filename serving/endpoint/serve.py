@@ -34,7 +34,7 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
 
     Args:
         options: options of the endpoint.
-        say: takes the lines for the user: the addresses, and what is missing in the repository.
+        say: takes lines for the user: the addresses, and problems with the repository.
 
     Returns:
         The exit status of the workers, if there are several.
@@ -99,7 +99,7 @@ def check_bucket(url: str, say: Callable[[str], object]) -> Path:
 
     Args:
         url: the URL.
-        say: takes a line for the user if there are no models yet, or what was copied earlier is served for now.
+        say: takes a line for the user if there are no models yet, or only an earlier copy can be served for now.
 
     Returns:
         The folder that it is copied to.
@@ -124,7 +124,7 @@ def check_bucket(url: str, say: Callable[[str], object]) -> Path:
 
 
 def _check_keys(options: EndpointOptions) -> tuple[bytes, ...]:
-    """Returns the public keys of `trust`, after a look at the keys of clients."""
+    """Checks the keys of clients, and returns the public keys of `trust`."""
     try:
         keys = Keys(options.key, options.key_file)
         trust = tuple(signature.public_key(path) for path in options.trust)
@@ -146,7 +146,7 @@ def _serve(
     crashes: Crashes | None = None,
 ) -> None:
     """Serves in this process until SIGTERM."""
-    # Not in the supervisor, which forks; and the metrics look at its environment when they are imported.
+    # Imported here: the supervisor must fork without them, and the metrics read the environment on import.
     from serving.engine.settings import Limits, Settings, cores
     from serving.http.app import make_app
     from serving.http.connections import possible

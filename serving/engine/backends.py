@@ -90,7 +90,7 @@ class Backend(Protocol):
         """
 
     def rest(self) -> None:
-        """Frees what only `open` needs; called when nothing is left to open for now."""
+        """Frees the resources that only `open` needs; called when no version is left to open."""
 
     def interrupt(self) -> None:
         """Makes a running `open` fail soon, and every later one."""

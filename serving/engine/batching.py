@@ -20,10 +20,11 @@ from serving.errors import BusyError
 from serving.statistics import Statistics
 
 Arrays = Mapping[str, np.ndarray]
-# A batch of at most this many seconds is computed on the event loop itself: handing it to a thread would cost a good
-# part of that, and nobody notices so short a pause.
+# A batch of at most this many seconds is computed on the event loop itself: handing it to a thread would take a good
+# part of that time, and so short a pause goes unnoticed.
 SHORT = 1e-3
-# A batch runs in parallel with another only if it takes longer than this: two shorter ones cost more than one of both.
+# A batch runs in parallel with another only if it takes longer than this: two shorter ones cost more than one batch
+# that holds both.
 LONG = 3e-3
 
 
@@ -62,7 +63,7 @@ class Batcher:
     _running: int = 0
     # Whether `_next` is scheduled.
     _woken: bool = False
-    # Whether requests have been arriving one by one lately.
+    # Whether requests have recently arrived one by one.
     _quiet: bool = True
     # Running mean of the core seconds per image in a batch; infinite until the first measurement.
     _seconds: float = float("inf")

@@ -258,7 +258,7 @@ class Catalog(Generic[T]):
         state.failures = {}
         if repository.identity(folder) not in (None, state.folder_id):
             return f"{folder} has been replaced by a folder without versions. Loaded versions stay in service."
-        return self._drop_later(state, f"{folder} has no versions any more")
+        return self._drop_later(state, f"{folder} no longer has versions")
 
     def _drop_later(self, state: ModelState[T], problem: str) -> str:
         """Drops all versions once nothing has replaced them for long enough; returns the problem until then."""
@@ -291,7 +291,7 @@ class Catalog(Generic[T]):
         if kept:
             self._keep(state, kept)
         else:
-            problem = problem or self._drop_later(state, f"{folder} has no version any more that can be served")
+            problem = problem or self._drop_later(state, f"{folder} no longer has a version that can be served")
         absent = {
             version: Refusal("it is not in the repository") for version in set(wanted.versions or ()) - set(on_disk)
         }

@@ -98,7 +98,7 @@ class Crashes:
 @dataclass
 class _TimedCall:
     version: str
-    # Seconds in which both this call and the watchdog were running.
+    # Seconds that the call has taken, without those in which the process was suspended.
     age: float = 0.0
 
 

@@ -269,7 +269,7 @@ def _seconds(size: tuple[int, int], side: int, pixel_ns: float, reading: float) 
 
 
 def _limit(memory: int) -> None:
-    """Sets the limits of a decoding process, once it has loaded what decoding needs."""
+    """Sets the limits of a decoding process, after the decoders have been imported."""
     import resource
 
     os.nice(NICE)

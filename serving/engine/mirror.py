@@ -33,7 +33,7 @@ class Mirror:
         self.url, self.folder = url, folder
         self._children = ChildProcesses(os.nice, NICE)
         self._stop = threading.Event()
-        # If this process is the one that checks the bucket.
+        # The last report of this process, if it is the one that checks the bucket.
         self._found: bucket.Report | None = None
 
     def start(self) -> None:
@@ -41,11 +41,11 @@ class Mirror:
         threading.Thread(target=self._run, name="mirror", daemon=True).start()
 
     def report(self) -> bucket.Report:
-        """Returns what the last check found, whichever process made it."""
+        """Returns the report of the last check, whichever process made it."""
         return self._found or bucket.read_report(self.folder)
 
     def close(self) -> None:
-        """Stops the checks; what is being downloaded is given up."""
+        """Stops the checks, and abandons downloads in progress."""
         self._stop.set()
         self._children.close()
 

@@ -77,7 +77,7 @@ class Settings:
     draining: threading.Event = field(default_factory=threading.Event)
     """Set once the endpoint is about to stop: it still answers, but is no longer ready."""
     closing: threading.Event = field(default_factory=threading.Event)
-    """Set once the ports close: what has arrived is answered, nothing else."""
+    """Set once the ports close: requests that have arrived are still answered, later ones are not."""
     trust: tuple[bytes, ...] = ()
     """Public keys (`serving.signature`), one of which must have signed a version; without any, unsigned versions
     are served too."""
@@ -86,7 +86,7 @@ class Settings:
     crashes: Crashes | None = None
     """Versions that crashed a worker process, which are not served again; None without a supervisor."""
     bucket: str | None = None
-    """URL of the repository that `models` is a copy of (`serving.bucket`); None if it is none."""
+    """URL of the repository that `models` is a copy of (`serving.bucket`); None if it is not a copy."""
 
 
 @dataclass(frozen=True)

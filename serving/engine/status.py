@@ -46,7 +46,7 @@ class ModelState(Generic[T]):
     failures: dict[int, Refusal] = field(default_factory=dict)
     """Versions in the repository that could not be opened."""
     uncopied: dict[int, Refusal] = field(default_factory=dict)
-    """Versions of the bucket that the repository is a copy of which were not copied as they are there."""
+    """Versions of the bucket whose copies in the repository are missing or outdated."""
     loading: int | None = None
     problem: str = ""
     """Problem with the model's folder or its release, while loaded versions stay in service."""
@@ -63,7 +63,7 @@ class ModelState(Generic[T]):
         return self.failures | self.uncopied
 
     def set_uncopied(self, reasons: Mapping[int, str]) -> dict[int, str]:
-        """Sets the versions that were not copied and why; returns those for which that is news."""
+        """Sets the versions that were not copied, with the reasons; returns those with a new reason."""
         before, self.uncopied = self.uncopied, {one: Refusal(_shortened(why)) for one, why in reasons.items()}
         return {one: refusal.reason for one, refusal in self.uncopied.items() if before.get(one) != refusal}
 

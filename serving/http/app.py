@@ -95,7 +95,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         await backend.start()
         gc.collect()
         gc.freeze()
-        # Requests are answered while models load: that the endpoint is alive, and with the models loaded so far.
+        # Requests are answered while models load: for liveness, and for predictions of the models loaded so far.
         polling = catalog.start_polling(settings.poll, after_check)
         shared = Shared(settings, catalog, predictor, access)
         async with other(shared) if other else nullcontext():

@@ -18,7 +18,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class DecompressedBody:
-    """Decompresses the body of a request as it arrives, so that limits apply to what it expands to.
+    """Decompresses the body of a request as it arrives, so that limits apply to its expanded size.
 
     Args:
         receive: returns the compressed parts, as in ASGI.

@@ -18,7 +18,7 @@ SILENT = 0.25
 LAST = 5.0
 # File descriptors for models, logs and listening sockets.
 RESERVE = 64
-# Maximum bytes of the head of a request, and of anything else besides the body: trailers, chunk sizes.
+# Maximum bytes of the head of a request, and of anything else outside the body: trailers, chunk sizes.
 HEAD = 2**16
 # Maximum bytes of answers that clients have not read yet; beyond that, the oldest are cut off.
 UNREAD = 2**28
@@ -180,7 +180,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _pass_on(self) -> None:
-        """Passes parsed chunks on together: what uvicorn does with a part of a body costs more than parsing it."""
+        """Passes parsed chunks on together: uvicorn spends more time on each part of a body than parsing takes."""
         parts, self._parts = self._parts, []
         super().on_body(parts[0] if len(parts) == 1 else b"".join(parts))
 

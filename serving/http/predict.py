@@ -24,7 +24,7 @@ from serving.protocols import request as protocol_request
 from serving.schemas import Answer
 
 FORM = "multipart/form-data"
-# Parts of a form besides as many files as a request may have.
+# Parts of a form beyond the number of files that a request may have.
 FIELDS = 16
 # Bytes of a form that are parsed before other requests have their turn.
 SLICE = 2**16

@@ -55,7 +55,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the port, and answers what has arrived."""
+        """Closes the port, and answers the requests that have arrived."""
         self._closing.set()
         await super().shutdown(sockets)
 

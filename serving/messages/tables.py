@@ -99,7 +99,7 @@ def bulk_bytes(body: bytes, paths: tuple[tuple[int, ...], ...]) -> int:
         paths: numbers of these fields, from the outermost message inwards.
 
     Returns:
-        The count, which leaves out what comes after the first `FIELDS` fields of a message.
+        The count, without any fields after the first `FIELDS` of a message.
 
     Example:
         bulk_bytes(body, ((7,),))

@@ -1,12 +1,12 @@
-// A photo from the camera. Browsers show its picture only to pages from HTTPS or localhost; without it, phones still
-// offer their own camera where a file is chosen.
+// A photo from the camera. Browsers allow it only on pages from HTTPS or localhost; elsewhere, phones still offer their
+// own camera where a file is chosen.
 import { find } from "./dom.js";
 
 const [video, note] = ["video", "note"].map(find);
 const REASONS = {
   NotAllowedError: "The browser has not allowed the camera.",
   NotFoundError: "No camera was found.",
-  NotReadableError: "The camera is used by another program.",
+  NotReadableError: "Another program is using the camera.",
 };
 let stream = null;
 

@@ -4,7 +4,7 @@ import { find } from "./dom.js";
 const [model, version, against] = ["model", "version", "against"].map(find);
 const REFUSED = "END"; // State of a refused version.
 
-// What a model takes: a kind of image, or rows with certain columns.
+// The input of a model: a kind of image, or rows with certain columns.
 const kindOf = ({ pictures, columns }) => columns.length ? JSON.stringify(columns.map(({ name }) => name)) : pictures;
 
 // A version to ask: `which` is its part of the query; `facts` and `classes` describe it; images have no `columns`.

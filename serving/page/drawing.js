@@ -31,7 +31,7 @@ export class Drawing {
   }
 
   extend(point) {
-    // What was begun may have been undone or cleared in the meantime.
+    // The stroke may have been undone or cleared in the meantime.
     if (!this.stroke) return this.begin(point);
     this.stroke.push(point);
     this.#paint();

@@ -1,8 +1,8 @@
 // The gates of an answer: a bar for the mean of each layer, and for convolutional layers a map over the image.
 import { make, percent } from "./dom.js";
 
-const FEW = 24; // Up to so many layers there is room for wide gaps,
-const MANY = 120; // and beyond so many there is none.
+const FEW = 24; // Up to this many layers, there is room for wide gaps;
+const MANY = 120; // beyond this many, there is room for none.
 const TOPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]; // Ends of the axis of the bars.
 const ENLARGED = 8; // Pixels of the map per pixel of the input.
 

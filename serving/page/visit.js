@@ -1,4 +1,4 @@
-// The images of this visit with their answers. They stay in this tab, and are gone with it.
+// The images of this visit with their answers. They stay in this tab, and disappear with it.
 import { find, make } from "./dom.js";
 import { verdict } from "./endpoint.js";
 

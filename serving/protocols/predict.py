@@ -93,7 +93,7 @@ def format_rows(
     Args:
         outputs: outputs of the model.
         manifest: its manifest.
-        warnings: what to say about the rows besides.
+        warnings: notes on the rows.
         top: number of classes.
         explain: whether to return mean gates.
     """

@@ -15,7 +15,7 @@ from serving.manifest import Manifest
 
 # Default limit of images in a request.
 IMAGES = 256
-# Values of a JSON body besides pixels.
+# Values in a JSON body other than pixels.
 _OTHER_VALUES = 10_000
 
 
@@ -42,7 +42,7 @@ class GrpcMessage:
     request: Request
 
     def without_images(self) -> Self:
-        """Returns what formatting the response needs."""
+        """Returns the request without its images, which formatting the response does not need."""
         return replace(self, request=Request(None, None))
 
 
@@ -93,7 +93,7 @@ def to_rows(given: Any, manifest: Manifest) -> Request:
     """Converts rows, as `serving.rows.encode` takes them, to a request.
 
     Raises:
-        RequestError: see `serving.rows.encode`; or they are no list.
+        RequestError: see `serving.rows.encode`; or they are not a list.
     """
     if not isinstance(given, list):
         raise RequestError(f"the rows must be a list. {expected(manifest)}")

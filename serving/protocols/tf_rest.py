@@ -60,7 +60,7 @@ def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Seq
     Args:
         outputs: arrays by name; labels are a list of strings.
         rows: whether to write an object per image or row instead of a list per output.
-        warnings: what to say besides, if anything.
+        warnings: notes on the rows, if any.
     """
     more = {"warnings": warnings} if warnings else {}
     if not rows:

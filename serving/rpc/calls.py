@@ -118,7 +118,7 @@ def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is
     Args:
         path: `/package.Service/Method`.
         method: the method.
-        shared: what it shares with HTTP.
+        shared: the parts shared with HTTP.
         limits: limits on the calls of all methods.
         is_open: whether it answers without a key.
     """
@@ -176,7 +176,7 @@ def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:
 
 
 def text(field: bytes) -> str:
-    """Returns a string of a message; invalid ones are names that nothing has."""
+    """Decodes a string of a message; invalid text becomes a name that nothing has."""
     return field.decode(errors="replace")
 
 

@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> AsyncIterator[None]:
-    """Serves gRPC until the port for HTTP closes, and then answers what has arrived.
+    """Serves gRPC until the port for HTTP closes, and then answers the calls that have arrived.
 
     Args:
-        shared: what it shares with the HTTP server.
+        shared: the parts shared with the HTTP server.
         address: HOST:PORT, free or reserved by `reserve`.
         limits: limits on connections, which apply to those of HTTP and gRPC separately.
         grace: seconds for the calls in progress at the end.

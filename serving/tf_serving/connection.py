@@ -58,4 +58,4 @@ def input_name(batch: np.ndarray) -> str:
 
 def refused(address: str, reason: Any, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
     """Returns the error for a server that cannot be reached or refuses a request."""
-    return kind(f"TF Serving at {address} does not answer as it should: {reason}. Try again later.")
+    return kind(f"TF Serving at {address} does not answer as expected: {reason}. Try again later.")

@@ -146,7 +146,7 @@ def test_what_is_removed_disappears_except_everything_at_once(remote, content):
     assert remote.copied() == [1]
     assert not (remote.copy / "cats").exists()
     remote.remove("")
-    assert remote.check().problem == "memory://bucket/models has no models any more"
+    assert remote.check().problem == "memory://bucket/models no longer has models"
     assert remote.copied() == [1]
     remote.upload(make_version(content, 2), "tiny/2")
     assert remote.check().problem == ""

@@ -37,7 +37,7 @@ def test_a_new_version_takes_over_and_models_come_and_go(root, catalog, clock):
     assert catalog.find("digits") == "digits 2"
     # Nothing replaces it, so its folder may only have been moved for a while.
     assert catalog.find("cats") == "cats 1"
-    assert "has no versions any more" in catalog.models()["cats"].problem
+    assert "no longer has versions" in catalog.models()["cats"].problem
     clock[0] += catalogs.PATIENCE
     catalog.refresh()
     with pytest.raises(UnknownModelError, match=r"no model 'cats'. Served are: digits"):
