@@ -1,9 +1,9 @@
 """Two hosts of one core relative to one, and a Ray cluster on this machine: its start, tasks, predictions and losses.
 
 Nodes of the cluster are groups of processes on this machine, with Ray's own settings. Bulk prediction by tasks with a
-core each is compared with the threads of one process on as many cores: with everything running, and from the start of
-the command, when the cluster is running. A node is killed while two train a run; the row says when the other one has
-trained a step that was not trained before.
+core each is compared with the threads of one process on as many cores: once everything runs, and from the start of the
+command on a running cluster. A node is killed while two train a run; the row has the time until the other one has
+trained a new step.
 """
 
 import importlib.util

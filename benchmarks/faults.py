@@ -1,7 +1,7 @@
 """The endpoint at saturation while faults arrive at random: wrong answers, lost requests, and memory.
 
-Each client sends an image as soon as it has the answer to the last one, and compares the answer with what the exported
-net itself computes. Meanwhile versions come and go, some of them damaged, the repository disappears for a moment, the
+Each client sends an image as soon as it has the answer to the last one, and compares the answer with the output of the
+exported net itself. Meanwhile versions come and go, some of them damaged, the repository disappears for a moment, the
 endpoint is stopped and started again, and other clients send hostile requests (`benchmarks.health`).
 
 Whether a request without an answer had been accepted is read from the endpoint's own log, by its id.
@@ -36,7 +36,7 @@ from serving.model import open_version
 
 CLIENTS, HOSTILE = 16, 2
 SECONDS, QUICK_SECONDS = 600.0, 3.0
-# Seconds between two changes of the repository and between two hostile requests, at most, and between two restarts.
+# Maximum seconds between two changes of the repository and between two hostile requests; seconds between two restarts.
 PAUSE, REST, LIFE = 2.0, 0.2, 120.0
 # Connections that each hostile client leaves open.
 HELD = 50
@@ -86,7 +86,7 @@ class Question:
     expected: np.ndarray
 
     def problem(self, content: bytes, bad: set[int]) -> str:
-        """Returns what is wrong with an answer, if anything."""
+        """Returns the fault of an answer; empty if there is none."""
         answer = json.loads(content)
         version = int(answer.get("version") or answer.get("model_version") or 1)
         if version in bad:
@@ -241,7 +241,7 @@ def _disturb(endpoint: Endpoint, repository: Repository, tally: Tally, ended: th
 
 
 def _judge(endpoint: Endpoint, tally: Tally) -> None:
-    """Counts the requests that got no answer as the endpoint stopped, by what its log says about them."""
+    """Counts the requests that got no answer as the endpoint stopped, by their status in its log."""
     tally.counts[LOST] = 0
     logged = endpoint.logged(tally.unanswered)
     for request in tally.unanswered:

@@ -1,7 +1,7 @@
 """Response time of the health check under load from four hostile clients.
 
 A process of its own asks for `/v2/health/live` every few milliseconds. All processes share the cores of the machine, so
-the times include those that it waits for a core itself.
+the times include its own waiting for a core.
 """
 
 import base64

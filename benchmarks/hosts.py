@@ -1,8 +1,8 @@
-"""Training by two processes on one core each, relative to one process on one core, and what they exchange.
+"""Training by two processes on one core each, relative to one process on one core, and the time of their exchanges.
 
 The processes are started by Keras's three variables, as on two machines. Speeds are those after the first epoch, in
 which programs are compiled; a process of two trains on half of each batch. Epochs are shorter than those of a recipe,
-so that what only one process does at their end, such as saving, weighs more.
+so that the work of a single process at their end, such as saving, weighs more.
 """
 
 import json
@@ -26,7 +26,7 @@ ONE = Contestant("one process on one core", "", ours=False)
 TWO = Contestant("two processes on one core each", "", ours=True)
 WAYS = {ONE.name: 1, TWO.name: 2}
 PATIENCE = 300
-# Sizes of what is summed, in megabytes: the gradients of mnist_conv_32 and of cifar10_19.
+# Sizes of the summed arrays, in megabytes: those of the gradients of mnist_conv_32 and of cifar10_19.
 SUMMED = (0.6, 9.0)
 SUM_COST = 15.0
 
@@ -110,7 +110,7 @@ def _speeds(session: Session, training: Training, cores: list[int]) -> list[Row]
 
 
 def _train(training: Training, run: Path, cores: list[int]) -> str:
-    """Trains with a process on each core; returns what went wrong."""
+    """Trains with a process on each core; returns the error, if any."""
     words = [
         *("-m", "pipelines", "train", training.recipe, "--run", str(run), "--data", training.data, "--validation", "0"),
         *("--subset.train", f"{training.images}", "--epochs", f"{training.epochs}", "--precision", "float32"),
@@ -130,7 +130,7 @@ def _sums(session: Session, cores: list[int]) -> Iterator[tuple[float, list[floa
 
 
 def _together(words: list[str], cores: list[int], outputs: list[Path]) -> str:
-    """Runs a program in a process on each core, connected if there are several; returns what went wrong."""
+    """Runs a program in a process on each core, connected if there are several; returns the error, if any."""
     address = f"127.0.0.1:{_free_port()}"
     processes = []
     for index, (core, output) in enumerate(zip(cores, outputs, strict=True)):

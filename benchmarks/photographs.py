@@ -1,4 +1,4 @@
-"""Accuracy of the CIFAR-10 net of the package on test images as photographs come: larger, compressed, of other shapes.
+"""Accuracy of the CIFAR-10 net of the package on test images in forms of photographs: larger, compressed, not square.
 
 The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
 `model.onnx`. No choice depends on these figures.

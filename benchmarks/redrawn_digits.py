@@ -105,7 +105,7 @@ def _predicted(model: Model, images: list[np.ndarray]) -> np.ndarray:
 
 
 def _draw(model: Model, digits: np.ndarray, path: Path) -> None:
-    """Draws a few digits of each drawing, next to what the net sees of them."""
+    """Draws a few digits of each drawing, next to the inputs of the net."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with saved(path, (11, 1.15 * len(drawings.DRAWINGS) / 2 + 0.6)) as figure:
         parts = figure.subfigures(-(-len(drawings.DRAWINGS) // 2), 2, wspace=0.05, squeeze=False).flat

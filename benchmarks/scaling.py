@@ -1,4 +1,4 @@
-"""Tables of docs/scaling.md: the measurements of the benchmark `cluster`, and what they mean for more cores."""
+"""Tables of docs/scaling.md: the measurements of the benchmark `cluster`, and projections to more cores."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from pipelines.core.executor import FRESH
 from pipelines.inference.net_inputs import BATCH
 from pipelines.inference.part_tasks import MOST
 
-# Measures that have a target, what they are called, and the target of their ratio or of their seconds.
+# Measures with a target: their names in the table, and the target of the ratio or of the seconds.
 TARGETS = {
     ("training of mnist_conv_32", TWO.name): ("`mnist_conv_32` on two one-core hosts / on one", 1.8),
     ("bulk prediction, with everything running", "tasks on a cluster"): (
@@ -32,7 +32,7 @@ IMAGES, TRIALS = 1_000_000_000, 1000
 
 
 def targets(rows: Sequence[Record]) -> list[str]:
-    """Lists the targets, and what was reached."""
+    """Lists the targets and the measured values."""
     lines = []
     for key, (name, target) in TARGETS.items():
         if not (row := _by_name(rows).get(key)):
@@ -55,7 +55,7 @@ def measured(rows: Sequence[Record]) -> list[str]:
 
 
 def training(rows: Sequence[Record]) -> list[str]:
-    """Compares what the hosts of a run exchange and compute, and the speed of several with that of one."""
+    """Tabulates exchange and computation of a step, and the speed of several hosts relative to one."""
     from highway_keras.models.presets import FAMILIES, PRESETS  # with Keras
 
     latency, per_megabyte = _sum(rows)
@@ -68,7 +68,7 @@ def training(rows: Sequence[Record]) -> list[str]:
             seconds = int(one["batch"]) / float(one["median"])
             exchange = latency + per_megabyte * megabytes
             if two:
-                # What else they wait for in a step, such as the slower of the two.
+                # Other waiting in a step, such as for the slower of the two.
                 exchange = max(exchange, int(two["batch"]) / float(two["median"]) - seconds / 2)
             cells.append(f"{number(1e3 * seconds)} ms")
             cells.append(f"{float(two['ratio']):.2f}" if two else f"*{seconds / (seconds / 2 + exchange):.2f}*")
@@ -141,7 +141,7 @@ def _sum(rows: Sequence[Record]) -> tuple[float, float]:
 
 
 def _costs(rows: Sequence[Record]) -> tuple[float, float, float]:
-    """Returns the seconds until a process takes a task, those with the import of Keras, and those to give one out."""
+    """Returns the seconds of a process's start, without and with the import of Keras, and those to assign a task."""
     ray = {row["measure"]: float(row["median"]) for row in rows if row["contestant"] == "Ray"}
     # All the time of these tasks goes into processes, each of which ends after some of them.
     cores = _cores(_by_name(rows)["tasks that do nothing", "Ray"])

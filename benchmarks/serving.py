@@ -50,7 +50,7 @@ class Workload:
 
     Args:
         prefix: start of the names of its measures.
-        bodies: what is sent, in turn.
+        bodies: bodies of the requests, sent in turn.
         tolerance: largest difference between the probabilities of any two servers; their filters for photographs
             differ.
         rounds: turns of each server.
@@ -128,7 +128,7 @@ def exported(session: Session, recipe: str = "mnist_dense_50", name: str = "dens
     """
     depth: tuple[str, ...] = ()
     if session.quick:
-        # Without what is slow to convert: many layers, and the graph from image files to digits.
+        # Without the parts that are slow to convert: many layers, and the graph from image files to digits.
         name, depth, conversion = "dense", ("--model.depth", "5"), "natural"
     run, version = session.folder / "runs" / name, session.folder / "models" / name / "1"
     if not version.exists():

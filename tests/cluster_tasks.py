@@ -40,7 +40,7 @@ def process(_):
 
 
 def fail(text):
-    """Fails as the user's error, as a bug, or because the disk is full."""
+    """Fails by a user error, by a bug, or because the disk is full."""
     if text == "full":
         raise OSError(28, "No space left on device")
     raise UserError("it is wrong") if text == "user" else ZeroDivisionError("so")

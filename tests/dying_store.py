@@ -1,4 +1,4 @@
-"""A store that fails for ever after some operations: what it holds then is what a kill of its writer leaves."""
+"""A store that fails forever after some operations, which leaves it as a kill of its writer would."""
 
 from contextlib import contextmanager
 

@@ -9,7 +9,7 @@ CLASSES = ("circle", "square", "triangle")
 
 
 def drawn(label, seed):
-    """Returns a picture of 20 to 60 pixels a side with one shape on a light background."""
+    """Returns an image of 20 to 60 pixels a side with one shape on a light background."""
     random = np.random.default_rng((CLASSES.index(label), seed))
     width, height = (int(side) for side in random.integers(20, 61, 2))
     image = Image.new("RGB", (width, height), tuple(int(value) for value in random.integers(180, 256, 3)))

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster; each step is a task. The task names the address of the cluster, and what its tasks do."""
+"""Tasks on a Ray cluster; each step is a task. The command line names the cluster, and the function of the tasks."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from benchmarks.worker import Train, serve
 from pipelines.core import frameworks
 from pipelines.core.cluster_executor import ClusterExecutor
 
-# What a task may do: nothing, or import what a trial needs. Both are called with 1.
+# Functions of the tasks: one does nothing, the other imports the modules of a trial. Both are called with 1.
 KINDS: dict[str, Callable[[int], Any]] = {"nothing": abs, "imports": frameworks.load}
 # Tasks in flight for each that can run, as in `highway predict`.
 AHEAD = 2

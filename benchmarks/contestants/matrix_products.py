@@ -17,7 +17,7 @@ SMALL, MANY = (100, 50, 128), 64
 
 
 def best(work: Callable[[], object], amount: float, seconds: float) -> float:
-    """Returns the highest rate seen: a roof is what can be reached, not what is typical."""
+    """Returns the highest rate seen: a roof is the reachable rate, not the typical one."""
     work()
     rate, until = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < until:

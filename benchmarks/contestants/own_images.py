@@ -12,7 +12,7 @@ SIDE = 64
 
 
 def start(task: str) -> Train:
-    """Chooses the way of the task; see `benchmarks.worker`."""
+    """Chooses the method that the task names; see `benchmarks.worker`."""
     settings = json.loads(task)
     from pipelines.core import frameworks
 
@@ -34,7 +34,7 @@ def fitted(settings: dict[str, Any]) -> float:
 
 
 def plain(settings: dict[str, Any]) -> float:
-    """Trains what tutorials start with: three convolutions with pooling, and Adam as it comes."""
+    """Trains the usual first net of tutorials: three convolutions with pooling, and Adam with its defaults."""
     import keras
     from keras import layers
 

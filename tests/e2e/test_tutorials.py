@@ -58,7 +58,7 @@ def run_page(page, names, serve):
 
 
 class PageEndpoint:
-    """The endpoint of a page, on a free port instead of 8501."""
+    """The endpoint of a page, on a free port instead of the default one."""
 
     def __init__(self, log):
         self.log, self.endpoint = log, None

@@ -1,4 +1,4 @@
-"""Writes an archive of what commands leave when they are done, by the `highway` in PATH: studies, searches, tables.
+"""Writes an archive of the results of finished commands, by the `highway` in PATH: studies, searches, tables.
 
     python -m tests.golden.results COMMIT.tar.xz
 

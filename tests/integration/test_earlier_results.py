@@ -1,4 +1,4 @@
-"""What commands of earlier commits left when they were done (tests/golden/results/COMMIT.tar.xz): studies, tables.
+"""Results of commands of earlier commits (tests/golden/results/COMMIT.tar.xz): studies, tables.
 
 The current code opens each, and a repeated command finds its work done. tests/golden/results.py writes the archives.
 """

@@ -58,7 +58,7 @@ class Server:
         assert self.process.stdout.readline().split() == [str(port) for port in self.ports]
 
     def stop(self):
-        """Suspend the process, until SIGCONT; returns when none of its threads runs any longer."""
+        """Suspends the process until SIGCONT; returns when none of its threads runs any longer."""
         os.kill(self.process.pid, signal.SIGSTOP)
         # Threads stop one by one: one that still runs could answer.
         threads = list(Path(f"/proc/{self.process.pid}/task").iterdir())

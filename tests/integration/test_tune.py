@@ -1,4 +1,4 @@
-"""`highway tune`: a whole search, and what is left of it when a worker, the driver or all processes are killed."""
+"""`highway tune`: a whole search, and its state after a worker, the driver or all processes have been killed."""
 
 import csv
 import io

@@ -37,7 +37,7 @@ WORDS = [
     *("--batch-size", "20", "--precision", "float32", "--steps-per-execution", "2", "--checkpoint-steps", "1"),
 ]
 STATE = f"runs/x/{NEWEST.as_posix()}"
-# Writes what training writes, checkpoint after checkpoint, until it is killed.
+# Writes the files of training, checkpoint after checkpoint, until it is killed.
 ENDLESS = """
 import itertools, sys
 from pipelines.core import mirror

@@ -50,9 +50,9 @@ RULES += [(re.compile(number), use) for number, use in NUMBERS.items()]
 
 
 @cache
-def sources() -> dict[Path, ast.Module]:
-    """Returns the parsed modules of the packages."""
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+def sources(folders: tuple[str, ...] = PACKAGES) -> dict[Path, ast.Module]:
+    """Returns the parsed modules of the packages, or of other folders."""
+    paths = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
@@ -119,7 +119,7 @@ def faults(path: Path, line: int, text: str) -> Iterator[str]:
 def test_docstrings_start_with_a_verb_or_a_noun():
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {text.split(maxsplit=1)[0]!r}; start with a verb or a noun phrase"
-        for path, tree in sources().items()
+        for path, tree in (sources() | sources(("tests",))).items()
         for line, text in docstrings(tree)
         if text.split(maxsplit=1)[0].strip(",.:'") in FIRST_WORDS
     ]
@@ -147,6 +147,16 @@ def test_code_avoids_phrases():
         for path, tree in sources().items()
         for texts in (docstrings(tree, attributes=True), messages(tree), comments(path))
         for line, text in texts
+        for fault in faults(path, line, text)
+    ]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_docstrings_of_tests_avoid_phrases():
+    wrong = [
+        fault
+        for path, tree in sources(("tests",)).items()
+        for line, text in docstrings(tree)
         for fault in faults(path, line, text)
     ]
     assert not wrong, "\n".join(["", *wrong])

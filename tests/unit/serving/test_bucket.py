@@ -331,7 +331,7 @@ class History:
             self.is_followed()
 
     def is_followed(self):
-        """Asserts what holds after a check that nothing disturbed."""
+        """Asserts the state of the copy after an undisturbed check."""
         listed = {int(path.split("/")[1]) for path in self.remote.objects("tiny/") if path.endswith("manifest.json")}
         assert bool(self.remote.report.problem) == (not listed and bool(self.remote.copied()))
         if not listed:

@@ -1,4 +1,4 @@
-"""Rows of a table: values as users have them, and the numbers that a net takes."""
+"""Rows of a table: the values that users give, and the numbers that a net takes."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Copies in the cache of what is in a bucket, on fsspec's file system in memory."""
+"""Cached copies of the objects in a bucket, on fsspec's file system in memory."""
 
 import errno
 import io
@@ -50,7 +50,7 @@ def fetched(monkeypatch):
 
 
 def copied(url, console):
-    """Brings the copy up to date, and returns what its files hold."""
+    """Brings the copy up to date, and returns the contents of its files."""
     with locked_copy(url, console) as folder:
         path = update(folder, url, url.files(), console)
         return {file.relative_to(path).as_posix(): file.read_text() for file in path.rglob("*") if file.is_file()}

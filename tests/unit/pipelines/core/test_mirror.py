@@ -51,7 +51,7 @@ def contents(url):
 
 
 def save(run, step):
-    """Writes what training writes up to a checkpoint, in its order."""
+    """Writes the files of training up to a checkpoint, in its order."""
     (run / "checkpoint").mkdir(parents=True, exist_ok=True)
     with (run / "metrics.csv").open("a") as file:
         file.write(f"{step}\n")

@@ -1,4 +1,4 @@
-"""What all plans in files share; `test_search_plan.py` and `test_study_plan.py` test the two kinds."""
+"""Plans in files, of any kind; `test_search_plan.py` and `test_study_plan.py` test the two kinds."""
 
 from pathlib import Path
 

@@ -38,7 +38,7 @@ def names(model):
 
 
 def versions(model):
-    """The numbers of what counts as a version: with a manifest."""
+    """The numbers of the versions, which have a manifest."""
     return [int(name.partition("/")[0]) for name in names(model) if name.endswith(f"/{manifest.NAME}")]
 
 

@@ -16,7 +16,7 @@ numbers = itertools.count()
 
 
 def add(version):
-    """Adds what counts as a version: a folder, and in a bucket a manifest."""
+    """Adds a minimal version: a folder, and in a bucket a manifest."""
     if isinstance(version, Path):
         version.mkdir(parents=True)
     else:

@@ -1,4 +1,4 @@
-"""One process at a time keeps the copy of a bucket up to date, and the catalog says what is wrong with the bucket."""
+"""One process at a time keeps the copy of a bucket up to date, and the catalog reports problems with the bucket."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What published clients ask for besides predictions; `tests/e2e/test_triton_client.py` uses one of them."""
+"""Requests of published clients other than predictions; `tests/e2e/test_triton_client.py` uses one of them."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""What the page asks the endpoint for: models with their facts, sample images, and maps of gates."""
+"""The requests of the page: models with their facts, sample images, and maps of gates."""
 
 import io
 import json

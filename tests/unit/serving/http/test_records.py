@@ -1,4 +1,4 @@
-"""What a request leaves in answer, metrics and log."""
+"""The traces of a request in answer, metrics and log."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""The same images in every form that people keep them in."""
+"""The same images in every supported format."""
 
 import io
 import json
@@ -59,7 +59,7 @@ def parquet(root, split):
 
 
 def npz(root, split):
-    # Pictures of an array have one size.
+    # Images of an array have one size.
     arrays = {"x": [], "y": []} if not split else {f"{name}_{part}": [] for part in SPLITS.values() for name in "xy"}
     for label, seed in ROWS:
         end = f"_{SPLITS[seed]}" if split else ""
@@ -85,7 +85,7 @@ def tars(root, split):
 
 
 def arrow(root, split):
-    """Writes what `save_to_disk` writes: numbers of classes, and images with their bytes and path."""
+    """Writes a folder like that of `save_to_disk`: numbers of classes, and images with their bytes and path."""
     features = {"label": {"names": list(CLASSES), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     for part, numbers in {"train": (0,), "test": (1,)}.items() if split else {"": SEEDS}.items():

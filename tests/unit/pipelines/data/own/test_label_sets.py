@@ -1,4 +1,4 @@
-"""Examples with any number of classes, in every form that tables have them."""
+"""Examples with any number of classes, in every form of table."""
 
 import numpy as np
 import pyarrow as pa

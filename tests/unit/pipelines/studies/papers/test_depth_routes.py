@@ -25,7 +25,7 @@ CHANCE = np.random.default_rng(0).integers(0, 3, 60).astype("int32")
 
 
 def kept(path, seed, gates=LABELS, pixels=CHANCE):
-    """Writes what `measure` would: clusters by gates that are the classes, and random clusters by pixels."""
+    """Writes measurements as `measure` does: by gates, clusters that are the classes; by pixels, random clusters."""
     by_view = {"gates": gates, "layers": gates, "untrained": CHANCE, "pixels": pixels}
     scores = {f"{view}/{score}": np.array(0.5) for view in VIEWS for score in ("silhouette", "explained")}
     profile = np.full((3, 30), 0.1)

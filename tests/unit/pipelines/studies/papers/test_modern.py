@@ -1,4 +1,4 @@
-"""The nets of today next to the paper's, and what each piece of their training is worth."""
+"""The nets of today next to the paper's, and the effect of each piece of their training."""
 
 from dataclasses import replace
 

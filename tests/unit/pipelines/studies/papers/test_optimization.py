@@ -1,4 +1,4 @@
-"""The search against what is recorded of it, its tables and its figures."""
+"""The search against its published settings, its tables and its figures."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ from pipelines.studies.run.step_timing import Timing
 
 @pytest.fixture
 def listed(tmp_path, monkeypatch):
-    """A function that lists a study, and what it measured on the way."""
+    """A function that lists a study, and the measurements that it made."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(studies, "names", lambda: ("depth-contrast",))
     measured = []
