@@ -115,7 +115,8 @@ def trial(model: Any) -> None:
         shape = (len(inputs), *content.outputs[name].shape[1:])
         if value.shape != shape or value.dtype != np.float32:
             raise ModelError(
-                f"{where} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}."
+                f"{where} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}. Export it "
+                "again."
             )
         if not np.isfinite(value).all():
             raise ModelError(f"{where} computes NaN or infinity as {name}. Train and export it again.")
@@ -139,7 +140,9 @@ def _tensors(
     if missing := expected.keys() - tensors.keys():
         raise ModelError(f"{path} has no {' and '.join(sorted(missing))}, which the manifest names. Export it again.")
     if every and (others := tensors.keys() - expected.keys()):
-        raise ModelError(f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name.")
+        raise ModelError(
+            f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name. Export it again."
+        )
     for name, (kind, shape) in expected.items():
         # A dynamic dimension is a name, or None.
         sizes = [size if isinstance(size, int) else None for size in tensors[name].shape]

@@ -81,9 +81,11 @@ class Keys:
         try:
             lines = regular_files.read(path, _SIZE).decode().splitlines()
         except OSError as error:
-            raise KeysError(f"{path}, the file of keys, cannot be read: {error.strerror}.") from None
+            raise KeysError(
+                f"{path}, the file of keys, cannot be read: {error.strerror}. Check its path and permissions."
+            ) from None
         except UnicodeError:
-            raise KeysError(f"{path}, the file of keys, is not UTF-8 text.") from None
+            raise KeysError(f"{path}, the file of keys, is not UTF-8 text. Save it as UTF-8.") from None
         found: dict[bytes, str] = {}
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
@@ -94,7 +96,9 @@ class Keys:
                 raise KeysError(f"line {number} of {path} is not of the form `NAME KEY`.")
             digest = self._digest(key.strip().encode())
             if digest in found:
-                raise KeysError(f"line {number} of {path} repeats the key of {found[digest]!r}.")
+                raise KeysError(
+                    f"line {number} of {path} repeats the key of {found[digest]!r}. Give each client its own."
+                )
             found[digest] = name
         if not found:
             raise KeysError(f"{path} has no keys. Expected one per line, as `NAME KEY`.")

@@ -102,7 +102,7 @@ class Version:
 
     def _converted(self, names: list[str], rgba: np.ndarray) -> list[np.ndarray]:
         if self.manifest.is_table:
-            raise ImageError(f"model {self.manifest.name!r} takes rows of a table, not images.")
+            raise ImageError(f"model {self.manifest.name!r} takes rows of a table, not images. Send rows.")
         if self.conversion is None:
             raise ImageError(
                 f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "

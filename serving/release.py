@@ -94,7 +94,7 @@ def parse(content: bytes, path: str) -> Release:
         parse(b'{"versions": [3], "labels": {"stable": 3}}', "models/digits/release.json")
     """
     if len(content) > LARGEST:
-        raise ModelError(f"{path} cannot be read: it has more than {LARGEST:,} bytes.")
+        raise ModelError(f"{path} cannot be read: it has more than {LARGEST:,} bytes. Write it with `highway release`.")
     try:
         return Release.model_validate_json(content)
     except ValidationError as error:

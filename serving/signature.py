@@ -53,7 +53,7 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
         key = load_pem_private_key(_read(path), passphrase)
     except TypeError as error:
         # A passphrase for an unencrypted key, or none for an encrypted one.
-        raise KeyFileError(f"{path} cannot be used: {error}.") from None
+        raise KeyFileError(f"{path} cannot be used: {error}. Check its passphrase.") from None
     except Exception as error:
         raise KeyFileError(f"{path} holds no private key in PEM that can be read ({error}). {_MAKE}") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -156,4 +156,6 @@ def _read(path: Path) -> bytes:
     try:
         return regular_files.read(path, _KEY)
     except OSError as error:
-        raise KeyFileError(f"the key {path} cannot be read: {error.strerror}.") from None
+        raise KeyFileError(
+            f"the key {path} cannot be read: {error.strerror}. Check its path and permissions."
+        ) from None

@@ -65,4 +65,7 @@ def read(path: Path | Url, kind: type[Data]) -> Data:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} is damaged or of another version: {where}: {first['msg']}.") from error
+        raise UserError(
+            f"{path} is damaged or of another version: {where}: {first['msg']}. Restore it from a copy, or use the "
+            "version that wrote it."
+        ) from error

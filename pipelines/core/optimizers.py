@@ -111,7 +111,7 @@ class StepSchedule(Frozen):
     @model_validator(mode="after")
     def _boundaries_rise(self) -> Self:
         if not self.boundaries:
-            raise ValueError("a step schedule needs boundaries: the steps at which the learning rate falls")
+            raise ValueError("a step schedule needs boundaries: set them to the steps at which the learning rate falls")
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise. Received: boundaries={self.boundaries}")
         return self

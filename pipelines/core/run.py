@@ -228,7 +228,9 @@ def create(path: Path, config: Config, record: Record) -> Run:
             aside.rename(path)
         except OSError as error:
             refuse_existing(path)
-            raise UserError(f"the run directory {path} cannot be created: {error.strerror}.") from error
+            raise UserError(
+                f"the run directory {path} cannot be created: {error.strerror}. Name another folder with --run DIR."
+            ) from error
         flush(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -264,7 +266,9 @@ def open_run(path: Path) -> Run:
             raise UserError(f"there is no run directory {path}. Did you mean {path.with_name(close)}?")
         raise UserError(f"there is no run directory {path}. Check the path, or create one with `highway train`.")
     if not (path / "config.json").is_file() or not (path / "run.json").is_file():
-        raise UserError(f"{path} is not a run directory of `highway train`: config.json or run.json is missing.")
+        raise UserError(
+            f"{path} is not a run directory of `highway train`: config.json or run.json is missing. Check the path."
+        )
     return Run(path, read(path / "config.json", Config), read(path / "run.json", Record))
 
 

@@ -37,11 +37,14 @@ def function(word: str) -> Callable[..., Any]:
             f"there is no module {error.name}, for {word}. Run the command in the folder of {module}.py, or install it."
         ) from error
     except Exception as error:
-        raise UserError(f"the module {module} cannot be imported: {type(error).__name__}: {error}.") from error
+        raise UserError(
+            f"the module {module} cannot be imported: {type(error).__name__}: {error}. The command "
+            f"`python -c 'import {module}'` shows where."
+        ) from error
     if (found := getattr(imported, name, None)) is None:
         own = sorted(key for key, value in vars(imported).items() if getattr(value, "__module__", "") == module)
         has = f"It has: {', '.join(own)}." if own else "Define it there."
         raise UserError(f"the module {module} has no function {name}. {has}")
     if not callable(found):
-        raise UserError(f"{word} is not a function: it is {type(found).__name__}.")
+        raise UserError(f"{word} is not a function: it is {type(found).__name__}. Name a function.")
     return found

@@ -56,7 +56,7 @@ def release(
     except ServingError as error:
         raise UserError(str(error)) from error
     except PermissionError as error:
-        raise UserError(f"{root} cannot be written to: {error.strerror}.") from error
+        raise UserError(f"{root} cannot be written to: {error.strerror}. Change its permissions.") from error
     return wanted
 
 

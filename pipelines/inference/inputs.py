@@ -115,7 +115,7 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
         else:
             matches = _globbed(word)
             if not matches:
-                raise UserError(f"{word} is not a file or a folder, and matches nothing as a glob.")
+                raise UserError(f"{word} is not a file or a folder, and matches nothing as a glob. Check the path.")
             found += map(_source, matches)
     return found
 
@@ -253,7 +253,7 @@ def _split(word: str, data_dir: Path | None) -> _Split:
 
     info = sources.describe(data, data_dir)
     if not info.labels:
-        raise UserError(f"the data set '{data}' has no images.")
+        raise UserError(f"the data set '{data}' has no images to classify. Name another one.")
     if not info.counts[split]:
         available = ", ".join(known for known in SPLITS if info.counts[known])
         raise UserError(f"the data set '{data}' has no {split} examples. It has: {available}.")

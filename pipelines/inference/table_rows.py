@@ -62,7 +62,7 @@ def read(
         read(Path("houses.csv"), columns, "price", ()).values
     """
     if not path.is_file():
-        raise UserError(f"there is no table {path}.")
+        raise UserError(f"there is no table {path}. Check the path.")
     # Categories such as 007 are names, not numbers; truth values may be written in several ways.
     texts = [one.name for one in columns if one.categories and not {*one.categories} <= {"true", "false"}]
     content = read_file(path, texts)
@@ -71,7 +71,7 @@ def read(
         several = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         raise UserError(f"{path} lacks the {several} that the model takes. It has: {', '.join(names)}.")
     if not content.num_rows:
-        raise UserError(f"the table {path} has no rows.")
+        raise UserError(f"the table {path} has no rows. Add some, or name another table.")
 
     def values(name: str) -> np.ndarray:
         found = own_columns.values(content[name], name, path)

@@ -133,7 +133,7 @@ def local(path: Location) -> tuple[Path, TableModel]:
         raise UserError(str(error)) from error
     content = opened.manifest
     if content.target is None:
-        raise UserError(f"{opened.folder} takes images, not tables.")
+        raise UserError(f"{opened.folder} takes images, not tables. Name images.")
     return opened.folder, TableModel(
         content.columns,
         content.target,
@@ -174,7 +174,7 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
                 raise UserError(f"{url} serves no model {name!r}. Its /v1/models lists the served models.")
             columns, labels, target = served.input.columns, served.classes, served.input.target
             if target is None:
-                raise UserError(f"the model {name!r} of {url} takes images, not tables.")
+                raise UserError(f"the model {name!r} of {url} takes images, not tables. Name images.")
             places = {one: place for place, one in enumerate(labels)}
 
             def ask(rows: np.ndarray) -> Outputs:
@@ -247,7 +247,9 @@ def batches(model: TableModel, rows: TableRows, path: Path, first: int = 0) -> I
         for name, value in outputs.items():
             if (wrong := np.flatnonzero(~np.isfinite(value).all(axis=-1))).size:
                 row = first + start + wrong[0] + 1
-                raise UserError(f"the model computes NaN or infinity as {name} of row {row} of {path}.")
+                raise UserError(
+                    f"the model computes NaN or infinity as {name} of row {row} of {path}. Use another version of it."
+                )
         truth = None if rows.truth is None else rows.truth[part]
         yield TablePredictions(model, TableRows(rows.values[part], truth, ()), outputs, 0.0)
 

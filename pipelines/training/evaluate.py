@@ -193,7 +193,10 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
             f"{', '.join(record.labels[:SHOWN])}{', ...' if len(record.labels) > SHOWN else ''}."
         )
     if info.multi_label and not record.multi_label:
-        raise UserError(f"{run.path} predicts one class for each image, and those of {data} may have several.")
+        raise UserError(
+            f"{run.path} predicts one class for each image, and those of {data} may have several. Name data with one "
+            "class for each."
+        )
     split: Literal["train", "test"] = "test" if info.counts["test"] else "train"
     examples = sources.load(name, split, data_dir)
     if (info.labels, info.multi_label) != (record.labels, record.multi_label):

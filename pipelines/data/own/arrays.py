@@ -34,7 +34,9 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as NumPy arrays: {error}.") from error
+        raise UserError(
+            f"{path} cannot be read as NumPy arrays: {error}. Write it with numpy.savez, without objects."
+        ) from error
     for split, images, labels in _pairs(arrays, path):
         groups = None if group is None else arrays.get(group)
         if group is not None and (groups is None or len(groups) != len(images)):

@@ -47,7 +47,9 @@ def _part(folder: Path, group: str | None) -> Iterator[Item]:
             with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
                 content = reader.read_all()
         except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{file} cannot be read: {str(error).splitlines()[0][:200]}.") from error
+            raise UserError(
+                f"{file} cannot be read: {str(error).splitlines()[0][:200]}. Save the data set again with save_to_disk."
+            ) from error
         columns = tables.roles(content.schema.names, file, group)
         image = partial(_cell, content[columns["image"]])
         yield from tables.rows(content, columns, image, file, classes=_classes(content.schema))
@@ -68,4 +70,4 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
+        raise UserError(f"{path} cannot be read: {error}. Save the data set again with save_to_disk.") from error

@@ -55,7 +55,7 @@ def find_items(path: Path, group: str | None = None, separator: str | None = Non
         raise UserError(f"{path} {problem}. Expected {', '.join(names)}, or {last}.")
     found = list(data_format.items(path, group))
     if not found:
-        raise UserError(f"there are no images in {path}, read as {data_format.name}.")
+        raise UserError(f"there are no images in {path}, read as {data_format.name}. Check the path.")
     if separator is None and (unlabelled := next((item.name for item in found if item.label == ""), None)):
         raise UserError(f"{unlabelled} has no label. Complete or remove it.")
     if separator is not None or any(isinstance(item.label, tuple) for item in found):

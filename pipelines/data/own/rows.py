@@ -27,6 +27,7 @@ Task = Literal["auto", "classification", "regression"]
 TARGETS = ("target", "label", "class", "y")
 # Whole numbers are classes if there are at most this many, each of which occurs this often, and in this share of rows.
 CLASSES, OFTEN, SHARE = 20, 5, 0.01
+OTHER_TARGET = "Name another column with --target."
 # Texts for missing values, besides those of Arrow (empty, NA, null, nan, ...).
 MISSING = ("?", "None", "none")
 
@@ -111,7 +112,7 @@ def read(
     sets = label_sets.of_rows(content, target, separator, path)
     answers = answers if sets is None else sets
     if isinstance(answers, str):
-        raise UserError(f"the target {target} of {path} {answers}. Name another column with --target.")
+        raise UserError(f"the target {target} of {path} {answers}. {OTHER_TARGET}")
     groups = _groups(group, target, found, path)
     known = ~columns.is_missing(answers)
     answers = answers[known]
@@ -189,7 +190,7 @@ def read_as(path: Path, data: DataRecord, separator: str | None = None) -> tuple
     answers = _same_kind(content, targets[0], path) if sets is None else sets
     known = ~columns.is_missing(answers)
     if not known.any():
-        raise UserError(f"{path} has no row with a {data.target}.")
+        raise UserError(f"{path} has no row with a {data.target}. Fill in that column.")
     numbers = np.column_stack(
         [_as_column(values[known], column, path) for values, column in zip(features, data.columns, strict=True)]
     ).astype(np.float32)
@@ -197,7 +198,10 @@ def read_as(path: Path, data: DataRecord, separator: str | None = None) -> tuple
         return numbers, _as_column(answers[known], TableColumn(name=target), path).astype(np.float32)[:, None]
     names = [(str(name),) for name in columns.as_texts(answers[known])] if sets is None else answers[known].tolist()
     if others := sorted({one for each in names for one in each} - {*data.labels}):
-        raise UserError(f"{path} has the {data.target} {others[0]}, which the net was not trained on.")
+        raise UserError(
+            f"{path} has the {data.target} {others[0]}, which the net was not trained on. Correct it, or leave out its "
+            "rows."
+        )
     truth = label_sets.hot(names, data.labels)
     return numbers, truth if data.multi_label else truth.argmax(axis=1)
 
@@ -281,13 +285,15 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     """Returns the names of the classes, the classes or targets, and the task with its reason."""
     kinds, counts = np.unique(values, return_counts=True)
     if len(kinds) < 2:
-        raise UserError(f"all rows have the same {target}, {kinds[0]}, so that there is nothing to predict.")
+        raise UserError(
+            f"all rows have the same {target}, {kinds[0]}, so that there is nothing to predict. {OTHER_TARGET}"
+        )
     text = values.dtype == object
     whole = not text and bool((values == np.round(values)).all())
     few = whole and len(kinds) <= CLASSES
     frequent = len(kinds) == 2 or counts.min() >= max(OFTEN, SHARE * len(values))
     if text and task == "regression":
-        raise UserError(f"the target {target} is not a number, and --task regression needs numbers.")
+        raise UserError(f"the target {target} is not a number, and --task regression needs numbers. {OTHER_TARGET}")
     if task == "auto":
         classes = text or (few and frequent)
         kind = "not a number, and has" if text else f"a {'whole ' if whole else ''}number with"
@@ -298,7 +304,9 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     if not classes:
         return (), values.astype(np.float32), f"regression, {why}"
     if len(kinds) > IDENTIFIER * len(values):
-        raise UserError(f"the target {target} has a different value in nearly every row ({len(kinds):,} of them).")
+        raise UserError(
+            f"the target {target} has a different value in nearly every row ({len(kinds):,} of them). {OTHER_TARGET}"
+        )
     names = [str(name) for name in columns.as_texts(values)]
     labels = in_order(set(names))
     index = {label: number for number, label in enumerate(labels)}
@@ -308,12 +316,16 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
 def _sets(sets: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:
     """Returns the same for rows with any number of classes."""
     if task == "regression":
-        raise UserError(f"the target {target} holds classes, and --task regression needs numbers.")
+        raise UserError(f"the target {target} holds classes, and --task regression needs numbers. {OTHER_TARGET}")
     labels = in_order({name for names in sets for name in names})
     if len(labels) < 2:
-        raise UserError(f"the target {target} names {'one class' if labels else 'no class'}. Expected two or more.")
+        raise UserError(
+            f"the target {target} names {'one class' if labels else 'no class'}. Expected two or more. {OTHER_TARGET}"
+        )
     if len(labels) > IDENTIFIER * len(sets):
-        raise UserError(f"the target {target} has a different value in nearly every row ({len(labels):,} of them).")
+        raise UserError(
+            f"the target {target} has a different value in nearly every row ({len(labels):,} of them). {OTHER_TARGET}"
+        )
     return labels, label_sets.hot(sets, labels), "classification, any number of classes for each row"
 
 
@@ -350,7 +362,7 @@ def _refuse(labels: Sequence[str], truth: np.ndarray, train: np.ndarray, target:
     if missing := [label for label, count in zip(labels, counts, strict=True) if not count]:
         raise UserError(f"no training row has the {target} {missing[0]}. Add some, or remove the rows that have it.")
     if not labels and np.ptp(truth[train]) == 0:
-        raise UserError(f"all training rows have the same {target}, so that there is nothing to learn.")
+        raise UserError(f"all training rows have the same {target}, so that there is nothing to learn. Add others.")
 
 
 def _notes(

@@ -76,7 +76,10 @@ def store(
                 Path(builder.data_dir).rename(target)
     except OSError as error:
         trouble = disk_is_full(error) or error.strerror or str(error)
-        raise UserError(f"{source} cannot be prepared in {target.parent}: {trouble}.") from error
+        raise UserError(
+            f"{source} cannot be prepared in {target.parent}: {trouble}. Free some space, or set XDG_CACHE_HOME to a "
+            "folder on another disk."
+        ) from error
     return target
 
 

@@ -206,7 +206,7 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
         )
     if len(found.labels) < 2:
         have = f"all images have the label {found.labels[0]!r}" if found.labels else "no image has a label"
-        raise UserError(f"{have}, and a classifier needs two classes or more.")
+        raise UserError(f"{have}, and a classifier needs two classes or more. Add images of others.")
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")

@@ -73,7 +73,9 @@ def reading(table: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
-        raise UserError(f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}.") from error
+        raise UserError(
+            f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}. Correct it, or write it again."
+        ) from error
 
 
 def separated(table: Path) -> pa_csv.ParseOptions:

@@ -61,7 +61,7 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
                 elif extension in ("cls", "json"):
                     labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise UserError(f"the tar file {file} is damaged: {error}.") from error
+        raise UserError(f"the tar file {file} is damaged: {error}. Write it again.") from error
     for key, member in images.items():
         if key not in labels:
             raise UserError(
@@ -79,7 +79,7 @@ def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:
             return text
         found = json.loads(text)
     except ValueError as error:
-        raise UserError(f"{where} cannot be read: {error}.") from error
+        raise UserError(f"{where} cannot be read: {error}. Correct or remove it.") from error
     for field in FIELDS:
         if isinstance(found, dict) and field in found:
             value = found[field]

@@ -180,7 +180,7 @@ def test_a_damaged_model_is_refused_and_not_kept(bucket, tmp_path):
         with pytest.raises(UserError, match=f"^{graph} {reason}"):
             stored_model.local(place)
     assert not [*(tmp_path / "cache").rglob("*.onnx")]
-    with pytest.raises(UserError, match=f"{bucket}/images is no model"):
+    with pytest.raises(UserError, match=f"{bucket}/images is not a model"):
         stored_model.local(bucket / "images")
 
 
