@@ -1,4 +1,4 @@
-"""Keys of clients: where they come from, whose they are, and how many requests each may send."""
+"""Keys of clients: their sources, their names, and the rate of requests that each may send."""
 
 import hashlib
 import logging
@@ -45,7 +45,7 @@ class Keys:
 
     def __init__(self, only: str | None = None, path: Path | None = None) -> None:
         self._path = path
-        # A digest with a key of its own: how long a look-up takes reveals nothing about the keys.
+        # A keyed digest: how long a look-up takes reveals nothing about the keys.
         self._secret = secrets.token_bytes(32)
         self._only = {} if only is None else {self._digest(only.encode()): ONLY}
         self._names, self._stamp = self._only, path and _stamp(path)

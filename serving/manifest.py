@@ -16,7 +16,7 @@ A version folder is a TensorFlow SavedModel with more files next to it:
 `serving_default` takes `image`: uint8 `[batch, height, width, channels]`; `serving_bytes` takes `image_bytes`: strings
 `[batch]`, PNG or JPEG files of any size. Both give `probabilities`, float32 `[batch, classes]`; `class_id`, int64
 `[batch]`; `label`, strings `[batch]`; and `gate_means`, float32 `[batch, layers]`, if requested. With `multi_label`,
-each class has a probability of its own, and `class_id` and `label` are the most probable one.
+each class has its own probability, and `class_id` and `label` are the most probable one.
 Versions for tables take `row` instead, float32 `[batch, columns]`, and have no `serving_bytes`, `picture.onnx` or
 `gate_maps`. A category is sent as its index, -1 if it is missing or unknown; a missing number is NaN. A regression
 gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and `label`, and has no `labels.txt`. A

@@ -39,7 +39,7 @@ class GateModel(compiling.Program):
     def call(self, inputs: Any) -> dict[str, Any]:
         """Returns T by layer name, `[batch, ...]`, or its mean, `[batch]`.
 
-        The layers of a stack have an axis of their own: the second-to-last of T, the last of the mean.
+        The layers of a stack have their own axis: the second-to-last of T, the last of the mean.
         """
         with recording() as recorded:
             self.model(inputs, training=False)

@@ -1,4 +1,4 @@
-"""The layout of all gates of a model along one axis: which of them belong to which layer."""
+"""The layout of all gates of a model along one axis, by layer."""
 
 import itertools
 import math

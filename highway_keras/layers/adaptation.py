@@ -163,7 +163,7 @@ class AdaptableHighway(BaseHighway):
         return kernel
 
     def _summed_axes(self, shape: Shape) -> tuple[int, ...]:
-        """Returns the axes of a kernel that a product sums over; each output has a scale of its own."""
+        """Returns the axes of a kernel that a product sums over; each output has its own scale."""
         return tuple(range(self.stacked_axes, len(shape) - 1))
 
     def _add_kernel(self, name: str, shape: Shape, initializer: Any) -> Any:

@@ -98,7 +98,7 @@ class AffineHighway(AdaptableHighway):
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:
         units = int(input_shape[self.unit_axis] or 0)
         self._kernel = self._add_kernel("kernel", self._kernel_shape(input_shape), self.kernel_initializer)
-        # Batch normalization would subtract a bias along with the mean, and adds an offset of its own.
+        # Batch normalization would subtract a bias along with the mean, and adds its own offset.
         self.bias = None
         if self.use_bias and not self.batch_normalization:
             self.bias = self._add_bias(

@@ -23,7 +23,7 @@ CJK = (
     "Malgun Gothic",
 )
 OWN = "DejaVu Sans"
-# Columns of text, of which a wide character takes two.
+# Columns of text; a wide character takes two.
 MOST = 18
 
 

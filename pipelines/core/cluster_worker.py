@@ -1,4 +1,4 @@
-"""A task on a node of a cluster: checks that the node has the same code, and runs the task on cores of its own.
+"""A task on a node of a cluster: checks that the node has the same code, and runs the task on its own cores.
 
 Ray counts the cores of a node but does not say which ones a task has. A file per core is therefore locked for as long
 as a task works on it; the system releases the locks of a process that dies.

@@ -121,8 +121,8 @@ class Augment(Frozen):
     mixup: Extent = 0.0
     """Mixup of images and targets, with shares from Beta(mixup, mixup); 0 skips it."""
     cutmix: Extent = 0.0
-    """CutMix: a rectangle comes from another image, and the target by its share, from Beta(cutmix, cutmix); 0 skips
-    it."""
+    """CutMix: a rectangle comes from another image; its share of the area, from Beta(cutmix, cutmix), also mixes the
+    targets. 0 skips it."""
 
     @model_validator(mode="after")
     def _images_are_mixed_once(self) -> Self:

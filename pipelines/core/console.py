@@ -12,7 +12,7 @@ UNKNOWN = "-:--"
 
 
 def say(console: Console, text: str) -> None:
-    """Prints a text verbatim: without markup, colours or line breaks of its own.
+    """Prints a text verbatim: without markup, colours or additional line breaks.
 
     Example:
         say(console, f"written: {path}")

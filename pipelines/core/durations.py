@@ -100,7 +100,7 @@ def time_left(jobs: Iterable[Job], workers: int, pace: Pace) -> float:
 class JobTracker:
     """Estimates the time left for jobs that report progress only occasionally, such as once per epoch.
 
-    Jobs without a pace of their own get the average pace, which includes the time between jobs.
+    Jobs without their own pace get the average pace, which includes the time between jobs.
 
     Args:
         jobs: the unfinished jobs by name, in the order in which they start.

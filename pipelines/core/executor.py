@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Executor(Protocol):
-    """Runs tasks, each in a process with a number of cores of its own.
+    """Runs tasks, each in a process with its own cores.
 
     A task is run again if its process or its machine dies, up to `ATTEMPTS` times. An exception in the function ends it
     at once. The end of the `with` block ends the tasks that still run.

@@ -124,7 +124,7 @@ def several(annotation: Any) -> bool:
 
 
 def is_group(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Returns whether a field is a configuration of its own."""
+    """Returns whether a field is itself a configuration."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

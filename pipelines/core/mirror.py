@@ -36,7 +36,7 @@ class _Mirror:
     """Uploads the changes of a local file or folder.
 
     Args:
-        local: the file or folder, in a folder of its own; it may not exist yet.
+        local: the file or folder, in its own folder; it may not exist yet.
         url: its place in the bucket.
     """
 

@@ -217,7 +217,7 @@ def _tag_field(name: str, choices: Mapping[str, type[BaseModel]], given: BaseMod
         str_from_instance=lambda value: [value],
     )
     about = "; ".join(f"{choice}: {(member.__doc__ or '').rstrip('.')}" for choice, member in choices.items())
-    described = f"{about}. Another one than the recipe's has fields and defaults of its own: add --help to list them."
+    described = f"{about}. Any other than the recipe's has its own fields and defaults: add --help to list them."
     kind: Any = Annotated[object, spec]
     return StructFieldSpec(name, kind, getattr(given, name), described)
 

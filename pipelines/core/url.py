@@ -19,7 +19,7 @@ from pipelines.core.errors import UserError, disk_is_full
 
 # Extras of this package that open a protocol.
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
-# Bytes of a large object in one request, of which s3fs makes up to ten at the same time; its own pieces have 50 MiB.
+# Bytes of a large object in one request; s3fs makes up to ten requests at the same time, by default of 50 MiB each.
 BLOCK = 2**23
 # Fields of a listing, by store, that change with the content of an object; the most reliable come first.
 STAMPS = ("ETag", "etag", "mtime", "modified", "LastModified", "last_modified", "created")

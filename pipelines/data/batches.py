@@ -20,8 +20,8 @@ from pipelines.data.sources import Examples, describe, load
 from pipelines.data.stream import Stream
 
 WARM_UP, SECONDS = 0.5, 3.0
-# AutoGraph would translate each function that `map` traces, and those that it calls, for branches on tensors, which
-# none of them has. At the start of a training that takes a second.
+# AutoGraph would translate each function that `map` traces, and every function called there, to convert branches on
+# tensors. There are none, and it would take a second at the start of training.
 unconverted = tf.autograph.experimental.do_not_convert
 
 

@@ -158,7 +158,7 @@ def save_images(images: np.ndarray, names: Sequence[str], folder: Path) -> list[
 
 
 def _lines(heading: str, width: float) -> list[str]:
-    """Breaks a heading into lines that fit into a figure, of which nine characters are about an inch."""
+    """Breaks a heading into lines that fit into a figure; nine characters take about an inch."""
     return textwrap.wrap(heading, round(9 * width))
 
 

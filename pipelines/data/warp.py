@@ -45,7 +45,7 @@ def displacements(count: int | tf.Tensor, size: tuple[int, int], settings: Augme
     sine, less = tf.sin(angle), -2 * tf.square(tf.sin(angle / 2))
     moved = tf.stack([down * less + right * sine, right * less - down * sine], axis=-1)
     if settings.zoom:
-        # A seed of its own, so that angles and elastic displacements do not depend on it.
+        # A separate seed, so that angles and elastic displacements do not depend on it.
         power = tf.random.stateless_uniform([count, 1, 1, 1], tf.random.fold_in(seed, 0), -1.0, 1.0)
         taken = tf.stack([down, right], axis=-1) + moved
         moved += (tf.pow(1 + settings.zoom, power) - 1) * taken

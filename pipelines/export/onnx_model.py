@@ -114,7 +114,7 @@ def _digits() -> Any:
 
     from pipelines.data.images import conversion
 
-    # Each part gets names of its own.
+    # Each part gets its own names.
     look, stored, written = (
         compose.add_prefix(converted(part), f"{name}/")
         for name, part in zip(conversion.ConversionParts._fields, conversion.parts(), strict=True)

@@ -4,7 +4,7 @@ Command     highway train table --data FILE --target COLUMN
 Net         one plain and four highway layers of 32 relu units, gate bias -1, dropout of 0.3 before the last layer;
             an output for each class, or one number
 Data        the user's own (CSV, TSV or Parquet); numbers are standardized, categories one-hot, missing values have
-            inputs of their own; without splits of its own, 10% of the rows are for validation and 20% for the test
+            their own inputs; without splits in the data, 10% of the rows are for validation and 20% for the test
 Published   nothing
 Sources     ours: all numbers are assumed; width, dropout, weight decay and epochs were chosen on validation rows of six
             data sets (docs/log.md)

@@ -11,7 +11,7 @@ from pipelines.training.data_parallel import AXIS
 
 
 class DividedDropout(keras.layers.Layer):
-    """A dropout layer in a program of which each device runs a copy, on its part of a batch.
+    """A dropout layer for a program that each device runs on its own part of a batch.
 
     Each device draws the mask of the whole batch and applies its part.
 
@@ -61,6 +61,6 @@ def divided(net: keras.Model) -> keras.Model | None:
 
 
 def has_other_state(net: keras.Model, kind: type[keras.layers.Layer]) -> bool:
-    """Returns whether a net has state besides that of its layers of a kind; nested layers do not count as such."""
+    """Returns whether a net has state outside its own layers of a kind; layers within layers are not its own."""
     known = {id(variable) for layer in net.layers if isinstance(layer, kind) for variable in layer.variables}
     return any(id(variable) not in known for variable in net.non_trainable_variables)

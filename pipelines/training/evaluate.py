@@ -236,7 +236,7 @@ def _training_mean(run: Run, data_dir: Path | None, console: Console) -> float:
 
 
 def _draw_errors(path: Path, examples: "Examples | Stream", logits: np.ndarray, labels: Sequence[str]) -> None:
-    """Draws the misclassified images of which the net is most confident; removes the figure if all are right.
+    """Draws the misclassified images about which the net is most confident; removes the figure if all are right.
 
     Images that are streamed, because they do not fit into memory, are not drawn.
     """

@@ -120,7 +120,7 @@ def connect(hosts: Hosts, devices: int) -> Exchange:
     fewest = min(Counter(device.process_index for device in jax.devices()).values())
     if fewest < devices:
         raise UserError(
-            f"--devices {devices} is more than every process has: {fewest}. Start all of them with the same command, "
+            f"--devices {devices} is more than some process has: {fewest}. Start all of them with the same command, "
             "on machines with as many devices."
         )
     exchange = Exchange(hosts, devices)

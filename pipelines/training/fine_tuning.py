@@ -20,12 +20,12 @@ INITIAL = "initial.keras"
 
 
 def assign(net: keras.Model, source: Location) -> str | None:
-    """Gives a net the weights of a trained net with the same layers.
+    """Copies the weights of a trained net into a net with the same layers.
 
     Args:
         net: the new net.
-        source: a run directory, of which the net after the last step is taken, or a `.keras` file, or the URL of one;
-            or the name of a preset with trained weights.
+        source: a run directory, for its net after the last step; a `.keras` file; the URL of either; or the name of a
+            preset with trained weights.
 
     Returns:
         The name of the last layer if it keeps its initial weights, because it has another number of outputs; else None.

@@ -219,7 +219,7 @@ class MacroF1(keras.metrics.Metric):
     """The mean F1 of all classes that occur or are predicted, with a probability of more than one half.
 
     Args:
-        classes: number of classes, each with a logit of its own.
+        classes: number of classes, each with its own logit.
     """
 
     def __init__(self, classes: int) -> None:

@@ -59,7 +59,7 @@ class Arguments(Frozen):
     number of workers."""
     workers: Annotated[int, Field(ge=1)] = 1
     """Processes that share the port, for small nets, whose speed is limited by HTTP on one core. Each process loads all
-    models and has limits of its own."""
+    models and has its own limits."""
     header_timeout: Annotated[float, Field(gt=0)] = 10.0
     """Seconds to send the head of a request."""
     body_timeout: Annotated[float, Field(gt=0)] = 30.0

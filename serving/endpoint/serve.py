@@ -28,7 +28,7 @@ GRACE = 5
 
 
 def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:
-    """Serves a model repository until SIGTERM or SIGINT. Call it in the main thread of a process of its own.
+    """Serves a model repository until SIGTERM or SIGINT. Call it in the main thread of a separate process.
 
     With one worker, SIGTERM ends the process with status 0 once all requests have been answered.
 

@@ -154,7 +154,7 @@ class InProcessVersion:
 
 @dataclass
 class InProcessBackend:
-    """Opens versions for ONNX Runtime, each of them in a child process first.
+    """Opens versions for ONNX Runtime, each first in a child process.
 
     A graph may crash ONNX Runtime or run forever: then only the child is lost, and the version is refused. If that
     happens on a later image, this process ends.

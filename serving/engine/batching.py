@@ -47,7 +47,7 @@ class Batcher:
         parallel: batches computed at the same time; ONNX Runtime releases the GIL.
         measured: called with the images and seconds of each batch, in the thread that computed it.
         statistics: records waiting and computing.
-        unit: one of them, in messages.
+        unit: name of one image or row in messages.
     """
 
     run: Callable[[np.ndarray], Arrays]

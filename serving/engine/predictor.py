@@ -139,7 +139,7 @@ class Predictor:
 
         Raises:
             UnknownModelError: the version is gone, and nothing replaces it.
-            LimitError: too many of them.
+            LimitError: the request has too many images or rows.
             ImageError: an image file cannot be decoded.
             BusyError: a queue is full.
             SlowError: the time limit is exceeded.

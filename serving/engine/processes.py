@@ -165,7 +165,7 @@ class Offload:
 
 class _Process:
     def __init__(self) -> None:
-        # A session of its own keeps Ctrl-C away from it.
+        # In its own session, Ctrl-C does not reach it.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(sys.path, __package__)],
             stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ CODINGS = ("gzip", "deflate")
 STEP = 2**16
 # Answers of fewer bytes are sent as they are; larger ones than `LONG` are compressed in a thread.
 SHORT, LONG = 2**10, 2**16
-# zlib's numbers of its formats: gzip and zlib, recognized by the header; and each of them.
+# zlib's numbers for formats: either gzip or zlib, recognized by the header; and each one alone.
 _ANY, _FORMATS = 47, {"gzip": 31, "deflate": 15}
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -2,7 +2,7 @@
 
 The packages that publish the messages of TF Serving and of the Open Inference Protocol depend on TensorFlow, or on a
 client with an older protobuf. A table with the fields that are needed here has the same format on the wire, and the
-tests compare it with the published messages. Each set of messages has a descriptor pool of its own, so that a process
+tests compare it with the published messages. Each set of messages has its own descriptor pool, so that a process
 may also import the published ones.
 """
 
@@ -37,7 +37,7 @@ def message_classes(
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     for name, numbers in enums.items():
-        # Values are in the scope of the enum's parent, so each enum gets one of its own.
+        # Values are in the scope of the enum's parent, so each enum gets its own parent.
         enum = file.message_type.add(name=f"{name}s").enum_type.add(name=name)
         # In proto3, the first value is 0.
         for value, number in sorted(numbers.items(), key=lambda one: one[1]):

@@ -44,7 +44,7 @@ class InferRequest:
     request: Request
     id: str | None
     outputs: dict[str, RequestedOutput] | None
-    """Requested outputs by name; None is all of them, as `binary` says."""
+    """Requested outputs by name; None for all, in the form that `binary` states."""
     binary: bool
 
 
@@ -200,7 +200,7 @@ def check_input(name: Any, datatype: Any, manifest: Manifest) -> None:
 
 
 def input_names(manifest: Manifest) -> str:
-    """Returns the names of the inputs of a model, of which a request has one."""
+    """Returns the names of a model's inputs; a request has one of them."""
     return " or ".join(repr(name) for name, _ in manifest.signatures.values())
 
 

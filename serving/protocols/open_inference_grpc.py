@@ -29,7 +29,7 @@ class InferMessage(GrpcMessage):
 
     id: str
     outputs: dict[str, int] | None
-    """Requested outputs, and how many classes to return of each (0 returns the tensor); None is all of them."""
+    """Requested outputs, and how many classes to return of each (0 returns the tensor); None for all."""
     raw: bool
     """True if tensors are sent as bytes, and so returned."""
 
@@ -43,7 +43,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage
         images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has more of them.
+        LimitError: it has more images or rows.
         RequestError: it is malformed, or its input does not fit the model.
     """
     try:

@@ -78,7 +78,7 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
             gigabytes of memory.
         RequestError: it is malformed.
     """
-    # Each pixel may be a list of its own.
+    # Each pixel may be a separate list.
     most = 4 * images * math.prod(manifest.input.shape[1:]) + _OTHER_VALUES
     if len(text) > most and sum(map(text.count, (b",", b"[", b"{"))) > most:
         values = f"{images} rows have" if manifest.is_table else f"{images} images have pixels"

@@ -24,7 +24,7 @@ class PredictMessage(GrpcMessage):
 
     signature: str
     outputs: tuple[str, ...]
-    """Requested outputs; none are all of them."""
+    """Requested outputs; empty for all."""
 
 
 def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictMessage:
@@ -36,7 +36,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictMessa
         images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: it has more of them.
+        LimitError: it has more images or rows.
         RequestError: it is malformed, or names a signature, input or output that the model does not have.
     """
     given = message(messages.PredictRequest, body)

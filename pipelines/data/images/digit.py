@@ -148,7 +148,7 @@ def redraw(ink: tf.Tensor) -> Redrawn:
     """Thins strokes to the width of MNIST's, and sharpens them.
 
     Args:
-        ink: float32 [n, n], not negative, in cells of which `FINE` are a pixel of MNIST.
+        ink: float32 [n, n], not negative, in cells, `FINE` per pixel of MNIST.
 
     Returns:
         The strokes, one cell thinner for each cell that they are too wide.

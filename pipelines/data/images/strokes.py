@@ -132,7 +132,7 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.
     speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most
     kept = candidates | ~(frame | strip | speck)
     whole = candidates & (longest > SIMILAR * most)
-    # A component is a digit of its own if it is apart from each larger one.
+    # A component is a separate digit if there is a gap between it and each larger one.
     larger = np.tri(MOST, k=-1, dtype=bool)
     joined = tf.reduce_any(larger & whole & (gaps < GAP * most), axis=1)
     return whole & ~joined, kept

@@ -1,4 +1,4 @@
-"""The columns of a table: their values, which of them help, and how they become the numbers of a row."""
+"""The columns of a table: their values, their use for prediction, and their conversion to numbers."""
 
 import math
 from collections import Counter

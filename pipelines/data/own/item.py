@@ -36,7 +36,7 @@ class Item:
     split: Split | None = None
     """Split that the data assign it to; None if they assign none."""
     group: str | None = None
-    """Images of one group, such as a patient's, stay in one split; None for a group of its own."""
+    """Images of one group, such as a patient's, stay in one split; None if it belongs to no group."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -215,7 +215,7 @@ def resolved(config: Config, data_dir: Path | None, console: Console) -> Config:
 
 
 def named(prepared: Config, data: str) -> Config:
-    """Returns a configuration that names prepared data by the URL where they come from; the same for other data.
+    """Returns a configuration that names prepared data by their URL; unchanged for other data.
 
     Args:
         prepared: the configuration, with the folder of the prepared data.

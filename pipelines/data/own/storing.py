@@ -17,7 +17,7 @@ from pipelines.data.catalog import silence
 from pipelines.data.own.item import Split
 from pipelines.data.roots import INFO, VERSION, own_folder
 
-# Description of where a data set comes from, next to the files of TFDS.
+# Description of the origin of a data set, next to the files of TFDS.
 SOURCE = "source.json"
 
 
@@ -32,7 +32,7 @@ def store(
     files: Mapping[str, str],
     console: Console,
 ) -> Path:
-    """Writes a data set into the user's cache, in a folder that is named after its content, unless it is there.
+    """Writes a data set into the user's cache, in a folder that is named after its content, unless it exists.
 
     Args:
         source: path of the data, for messages.

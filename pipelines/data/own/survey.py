@@ -16,7 +16,7 @@ from pipelines.data.own.item import Content, Item, Split
 from serving import image_files
 from serving.errors import ImageError, LimitError
 
-# Images handed to the threads at a time, of which the results are kept in order.
+# Images handed to the threads at a time; their results are kept in order.
 CHUNK = 64
 # Names in a message.
 SHOWN = 3
@@ -247,7 +247,7 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
         two = "two sets of classes" if found.multi_label else "two labels"
         yield f"images with {two}: {len(labelled):,} ({_pairs(found, labelled)})."
     if rest := len(twice) - len({id(numbers) for numbers in (*across, *labelled)}):
-        yield f"images that are there more than once: {rest:,}."
+        yield f"images that occur more than once: {rest:,}."
 
 
 def _content(item: Item) -> Content | str:

@@ -139,7 +139,7 @@ class Study(Generic[Found]):
         label: printed on every table and figure of a study that trains less than the source.
         weights: weights to evaluate: those after the last step, or of the epoch with the best validation score.
         draws: number of data subsets that the source draws, one per seed; further seeds cycle through these subsets
-            with weights of their own. None if every seed draws its own subset.
+            with other weights. None if every seed draws its own subset.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The studies: one file each, or a folder if a study needs measurements of its own."""
+"""The studies: one file each, or a folder if a study needs its own measurements."""

@@ -35,7 +35,7 @@ CLUSTERS = 10
 SAMPLE = 2000
 """Rows on which a silhouette is computed; its cost is quadratic in their number."""
 RESTARTS = 4
-"""Starts of k-means, of which the best counts."""
+"""Starts of k-means; the best one counts."""
 TYPICAL = 12
 """Images shown per cluster: those nearest to its centre."""
 VIEWS = {

@@ -75,7 +75,7 @@ def test_all_classes_above_one_half_are_shown(page):
     page.driver.find_element("xpath", "//*[@id='rows']/button[text()='yes']").click()
     assert field(page, "age").get_attribute("value") == "1970-01-11"
     assert said(page, "yes, later") == "above 50%"
-    assert page.part(".several").text == "Each class has a probability of its own, so they do not sum to 100%."
+    assert page.part(".several").text == "Each class has its own probability, so they do not sum to 100%."
     assert sum(share for _, share in page.shares()) > 150
     assert "Mean average precision 85.0% on 40 test rows" in page.part(".facts").text
     assert page.get("snippet").get_attribute("textContent").count('"age":"1970-01-11"') == 1

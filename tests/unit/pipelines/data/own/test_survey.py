@@ -81,7 +81,7 @@ def test_too_few_classes_are_refused():
         ("aab", ("train", "test", "train"), False, "b is a class without test images"),
         ("aab", ("train", "test", "train"), True, r"images in two splits, .*: 1 \(0 = 1\)"),
         ("ab", ("train", "train"), True, r"images with two labels: 1 \(0 = 1\)"),
-        ("aa", ("train", "train"), True, "images that are there more than once: 1"),
+        ("aa", ("train", "train"), True, "images that occur more than once: 1"),
         ("a" * 10 + "b", ("train",) * 11, False, "a has 10 images and b has 1"),
         ((("a", "b"), (), ("b",)), ("train", "train", "test"), False, "images without a class: 1"),
         ((("a", "b"), ("b",)), ("train", "train"), True, r"images with two sets of classes: 1 \(0 = 1\)"),
