@@ -30,7 +30,7 @@ from pipelines.training import metrics_file
 from tests.ray_cluster import LocalCluster
 
 STARTS, PREDICTIONS, COMMANDS, LOSSES = 3, 3, 1, 2
-# In shorter jobs, the end of processes after some tasks would count for more than it does in long ones.
+# In shorter jobs, the replacement of processes after some tasks would weigh more than in long ones.
 IMAGES = 40_000
 # Images that each net of the package predicts for its speed alone.
 DIGITS, PHOTOGRAPHS = 4000, 500

@@ -105,7 +105,7 @@ class AdaptableHighway(BaseHighway):
 
         Args:
             rank: number of columns of A, and of rows of B.
-            lora_alpha: factor; None for `rank`.
+            lora_alpha: numerator of the factor of the update; None uses `rank`, so that the factor is 1.
             a_initializer: initializer of A, `[..., inputs, rank]`.
             b_initializer: initializer of B, `[rank, outputs]`.
 

@@ -10,7 +10,7 @@ def positive_integer(name: str, value: Any, meaning: str) -> int:
     Args:
         name: name of the argument.
         value: its value.
-        meaning: what the number counts, for the message.
+        meaning: description of the number, for the message.
 
     Raises:
         ValueError: if it is anything else, such as a bool.

@@ -90,7 +90,7 @@ class HighwayConnection(BaseHighway):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "HighwayConnection":
         """Creates a layer with a new block from its config."""
-        block = keras.saving.deserialize_keras_object(copy.deepcopy(config["block"]))  # Keras empties what it reads.
+        block = keras.saving.deserialize_keras_object(copy.deepcopy(config["block"]))  # Keras empties its argument.
         return super().from_config({**config, "block": block})
 
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:

@@ -44,8 +44,8 @@ def conv(
         outputs: number of classes.
         stages: see `Stage`; the last stage is flattened unless it has "average" pooling.
         kind: "highway", "plain" (H alone) or "residual" (x + H).
-        match: what a twin shares with the highway net: "width" for the filters, or "parameters" for the total number
-            of parameters, reached by scaling the filters of all stages.
+        match: quantity that a twin shares with the highway net: "width" for the filters, or "parameters" for the total
+            number of parameters, reached by scaling the filters of all stages.
         width: filters of the first stage, the others in proportion; None keeps those of `stages`.
         activation: activation of all convolutions and the hidden layer.
         transform_bias: initial bias of the transform gates; "auto" derives it from the number of layers.

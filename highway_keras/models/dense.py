@@ -49,7 +49,7 @@ def dense(
         depth: number of hidden layers; at most 400 for a twin.
         width: units per layer of the highway net; its twin may be wider, see `match`.
         kind: "highway", "plain" (H alone) or "residual" (x + H).
-        match: what a twin shares with the highway net: "width", or "parameters" for the number per hidden layer.
+        match: quantity that a twin shares with the highway net: "width", or "parameters" per hidden layer.
         activation: activation of the first layer and of H.
         transform_bias: initial bias of the transform gates; "auto" derives it from the depth.
         initializer: initializer of all kernels, "glorot_uniform" or "fan_in_uniform" (`highway_keras.initializers`).

@@ -29,7 +29,7 @@ def factor(
         depth: number of hidden layers: one plain layer and `depth - 1` blocks.
         width: units per layer.
         kind: "highway", "plain" or "residual".
-        match: what a twin shares with the highway net: "width", or "parameters" for the number per hidden layer.
+        match: quantity that a twin shares with the highway net: "width", or "parameters" per hidden layer.
         activation: activation of the first layer and of H.
         transform_bias: initial bias of the transform gates; "auto" derives it from the depth.
         dropout: dropout rate before the last layer.

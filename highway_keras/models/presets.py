@@ -116,7 +116,7 @@ class Family:
     Args:
         factory: name of the factory.
         arguments: arguments of the highway net.
-        match: what the twins share with it; parameters for the dense nets, as in section 3.1 of the paper.
+        match: quantity that the twins share with it; "parameters" for the dense nets, as in section 3.1 of the paper.
         parameters: number of trainable parameters of the highway net.
         twins: number of trainable parameters of a twin by `match`; empty for a net too deep to have twins.
     """

@@ -16,9 +16,9 @@ NORMALIZATIONS = (keras.layers.BatchNormalization, FusedBatchNormalization)
 def folded(model: keras.Model) -> keras.Model:
     """Copies a model, folding the running statistics of batch normalization into kernels and biases.
 
-    The copy computes what the model computes in inference, with fewer operations. It covers `Highway` and `ConvHighway`
-    with `batch_normalization=True`, and each `BatchNormalization` that alone reads a dense layer or a convolution
-    without activation. Nested models are folded too; other normalizations stay as they are.
+    The copy has the same outputs in inference mode, up to rounding, with fewer operations. It folds `Highway` and
+    `ConvHighway` with `batch_normalization=True`, and each `BatchNormalization` that is the only reader of a dense
+    layer or a convolution without activation. Nested models are folded too; other normalizations stay as they are.
 
     Args:
         model: a functional or sequential model with weights.

@@ -45,7 +45,7 @@ def load(
         prefix: start of the names in `source`, such as "encoder.highway."; `{n}` in it stands for the number of the
             layer, as in "blocks.{n}.".
         inputs: inputs of `target`, in its data format.
-        outputs: what the other system computes from `inputs` in inference.
+        outputs: outputs of the other system for `inputs`, in inference mode.
         tolerance: largest absolute difference of the outputs.
         fold_epsilon: whether to absorb another epsilon of batch normalization into its scale. Inference is then exact,
             whereas further training uses the epsilon and momentum of `target`.

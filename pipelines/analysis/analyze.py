@@ -36,8 +36,8 @@ def analyze(
         to: the folder to write; an analysis in it is replaced. None for analysis/ in the run directory.
         weights: "final" or "best".
         data: data set to read; None for the one that the run was trained on.
-        split: the split to read; "auto" reads the training split, but for the routes of examples the validation split
-            if there is one.
+        split: the split to read; "auto" reads the training split, except that it takes the routes of examples from the
+            validation split if there is one.
         examples: maximum number of examples to read, evenly spaced over the split; None for all.
         units: whether to also close each unit or channel individually.
         data_dir: folder of prepared data; None for the TFDS default.

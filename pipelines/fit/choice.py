@@ -15,8 +15,9 @@ from pipelines.data.own.prepare import OwnData
 from pipelines.data.own.rows import TableData
 from pipelines.data.sources import DataInfo
 
-# Sides of the input to choose from, and the passes over the data below which a smaller one is better.
+# Sides of the input to choose from.
 SIDES = (32, 48, 64, 96)
+# Passes over the images that the time should allow; with fewer, a smaller side is better.
 ENOUGH = 8
 # Fewest and most passes over the data.
 FEWEST, MOST = 3, 60

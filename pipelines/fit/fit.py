@@ -42,7 +42,7 @@ def fit(
         config: the configuration of a modern recipe, or of that for tables, with path or URL of the data and how they
             are read. Batch size, learning rate, initial weights, augmentation and epochs are chosen.
         minutes: time for everything.
-        side: side of the input in pixels; None chooses it, and is for tables.
+        side: side of the input in pixels; None chooses it. Must be None for tables.
         run: the run directory to create; None is `runs/` and the name of the data.
         to: the folder of the model's versions; None is `models/` and the name of the run directory.
         console: where to print choices, progress and test accuracy; None prints to standard output.

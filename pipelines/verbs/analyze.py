@@ -31,8 +31,8 @@ class Arguments(Frozen):
     data: str | None = None
     """Data set to read; default: the run's own."""
     split: Literal["auto", "train", "validation", "test"] = "auto"
-    """Split to read; "auto" reads the training split, as in the paper, but for the routes of examples the validation
-    split if the run has one. The test split is read only if it is named."""
+    """Split to read; "auto" reads the training split, as in the paper, except that it takes the routes of examples from
+    the validation split if there is one. The test split is read only if it is named."""
     examples: Count | None = None
     """Maximum number of examples to read, evenly spaced over the split; default: all."""
     units: bool = False

@@ -24,7 +24,7 @@ HEAD = 2**16
 UNREAD = 2**28
 # Pipelined requests that may wait on one connection for the answers before theirs.
 PIPELINED = 32
-# Chunks of a body from which on they must average `CHUNK` bytes: each costs some microseconds of the event loop.
+# Bodies of more chunks than this must average `CHUNK` bytes per chunk: each costs some microseconds of the event loop.
 CHUNKS, CHUNK = 1024, 64
 _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."

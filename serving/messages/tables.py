@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 # field is repeated, and "map " before the values of a map from strings.
 Fields = tuple[tuple[int, str, str], ...]
 _Field = descriptor_pb2.FieldDescriptorProto
-# Fields that `bulk_bytes` looks at, and the length from which on it counts one.
+# Maximum number of fields that `bulk_bytes` reads, and minimum length of a field that it counts.
 FIELDS, LONG = 512, 2**10
 # Wire types: a number, a length with data, and data of fixed length.
 _VARINT, _LENGTH, _FIXED = 0, 2, {1: 8, 5: 4}
