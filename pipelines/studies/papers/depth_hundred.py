@@ -43,7 +43,7 @@ def make_tables(results: Results) -> list[Table]:
             ("net", "parameters", "accuracy on test images, in percent", "training loss", "seconds of training"),
             rows,
             f"accuracy: {tables.score_format(rows)}; training loss: mean over the last epoch; guessing gives "
-            f"ln 10 = {GUESSING:.3f}. Seconds do not compare the nets: other work ran at the same time",
+            f"ln 10 = {GUESSING:.3f}. Seconds are not comparable between nets: other work ran at the same time",
         )
     ]
 

@@ -66,7 +66,7 @@ def make_tables(trials: Trials) -> list[Table]:
                 "the source",
             ),
             tuple(_losses(trials, depth) for depth in DEPTHS),
-            f"of the best setting and of the {BEST} best settings (fewer where there are fewer). Mean over the epoch, "
+            f"of the best setting and of the {BEST} best settings (or of all, if fewer are left). Mean over the epoch, "
             "during which weights still change. The source prints curves and this text, no numbers",
         ),
         Table(

@@ -121,9 +121,9 @@ def comparison_table(results: Results) -> Table:
         "On the same images as each run of the source, accuracy in percent",
         ("blocks", "images of seed", *COLUMNS),
         tuple(rows),
-        f"{tables.score_format(rows)}, on these images, of which the source has one run, with other "
-        "weights and another order of images. Mean: over the rows, and its difference from the source's, in points ± "
-        "standard error",
+        f"{tables.score_format(rows)}, on these images. The source has one run on each, with other weights and another "
+        "order of images. Mean: over the rows; in brackets, its difference from the source's, in points ± standard "
+        "error",
     )
 
 

@@ -63,10 +63,11 @@ def _forecasts(task: str, shown: Findings) -> Table:
         f"Forecasts of {ASKED[task]}, {len(TESTED)} months from 1940 on",
         ("forecast", "R² of a run, %", "R² of the mean forecast", "p (Clark-West)", "highway's R² minus this"),
         tuple(rows),
-        "out-of-sample R² against the mean of all earlier months: 0 is as good as that mean, below 0 worse. "
-        f"{spreads} brackets 95% intervals over months, by the stationary bootstrap; p is one-sided, for no more "
-        "information than that mean. Ridge regression chooses its penalty by five splits in time of the months before "
-        "a decade and learns from all of them; means of sizes use every month up to the forecast",
+        "out-of-sample R² against the mean of all earlier months: 0 is as good as that mean, a negative value is "
+        f"worse. {spreads} brackets 95% intervals over months, by the stationary bootstrap; p is one-sided; its null "
+        "hypothesis is a forecast without more information than that mean. Ridge regression chooses its penalty by "
+        "five splits in time of the months before a decade and learns from all of them; means of sizes use every "
+        "month up to the forecast",
     )
 
 
