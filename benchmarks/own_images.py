@@ -1,4 +1,4 @@
-"""Accuracy of `highway fit` on images of one's own, next to ten lines of plain Keras that train as long."""
+"""Accuracy of `highway fit` on a user's own images, next to ten lines of plain Keras that train as long."""
 
 import json
 import random

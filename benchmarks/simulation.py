@@ -1,4 +1,4 @@
-"""Simulates independent tasks on a cluster of any size, on a clock of its own.
+"""Simulates independent tasks on a cluster of any size, with a simulated clock.
 
 The command gives out tasks at its own pace, each to the core that is free first. A process ends after `FRESH` tasks,
 and another one starts. A node that is lost loses the tasks on its cores, which start again from the beginning once that

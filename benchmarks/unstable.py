@@ -1,4 +1,4 @@
-"""An endpoint that is restarted, and a model repository that changes, in which versions may be damaged."""
+"""An endpoint that is restarted, and a changing model repository, some versions of which are damaged."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Versions of models in a bucket: those of a listing, and the download of one, checked against its manifest.
+"""Versions of models in a bucket: finds them in a listing, and downloads one, checked against its manifest.
 
 In a bucket, a version is a prefix `<model>/<integer>/` with a manifest, which is uploaded last: without it, there is no
 version yet. Callers list and read the objects by their own means, and report errors of the store.

@@ -1,4 +1,4 @@
-"""One of the processes that sum arrays with each other, as they sum gradients: the sizes in megabytes are arguments.
+"""One of several processes that sum arrays as they sum gradients. The arguments are sizes in megabytes.
 
 The first process prints a list of milliseconds for each size.
 """

@@ -1,4 +1,4 @@
-"""Names of classes as figures can show them, whatever their length and script."""
+"""Shortens the names of classes for figures, and finds fonts for their scripts."""
 
 import unicodedata
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The interface of an executor of tasks, in processes of this machine or of a cluster. Imports neither.
+"""The interface of executors, which run tasks in processes of this machine or of a cluster. Imports neither kind.
 
 The trials of a search, the runs of a study and the parts of a bulk prediction are such tasks: seconds to hours long,
 independent of each other, and able to start again.

@@ -1,4 +1,4 @@
-"""Typed data that does not change: the base class, the types of its fields, its values by name, and how to read it.
+"""Immutable typed data: the base class, types of fields, values by dotted name, and reading from JSON files.
 
 Configurations, records and tasks are such data. Imports no framework.
 """

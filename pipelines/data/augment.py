@@ -1,4 +1,4 @@
-"""Augmentation of a batch of training images: random crops of the padded image and mirroring, then the rest.
+"""Augmentation of a batch of training images: random crops of the padded image, mirroring, and the others in turn.
 
 Crops and mirroring are done in one gather, from the source index of each output pixel, which is faster than padding and
 two gathers, or a map over images.

@@ -1,4 +1,4 @@
-"""A model's folder in a bucket, to which versions are exported; local for the export itself.
+"""Export of versions to a model's folder in a bucket, by way of a local folder.
 
 In a bucket, a version is a folder whose name is an integer, with a manifest, which is written last: a reader that
 finds it finds all other files. The version is written and checked on this machine first.

@@ -1,4 +1,4 @@
-"""The function from pixels or rows of a table to predictions that every exported form is traced from."""
+"""The function that every exported form is traced from: from pixels or rows of a table to predictions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

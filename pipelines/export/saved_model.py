@@ -1,4 +1,4 @@
-"""The SavedModel of a version, with the requests with which TF Serving warms it up."""
+"""The SavedModel of a version, with TF Serving's warm-up requests."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

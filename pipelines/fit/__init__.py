@@ -1,1 +1,1 @@
-"""From labelled images of the user's own to a model that can be served."""
+"""Engine of `highway fit`: from the user's own labelled images or table to a model that can be served."""

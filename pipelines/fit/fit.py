@@ -1,4 +1,4 @@
-"""Fits a net to images or a table of the user's own: chooses net and schedule, trains, evaluates and exports."""
+"""Fits a net to the user's own images or table: chooses net and schedule, trains, evaluates and exports."""
 
 import dataclasses
 import time
@@ -36,7 +36,7 @@ def fit(
     to: Path | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Trains a net on images or a table of the user's own, evaluates it on their test split, and exports it.
+    """Trains a net on the user's own images or table, evaluates it on their test split, and exports it.
 
     Args:
         config: the configuration of a modern recipe, or of that for tables, with path or URL of the data and how they

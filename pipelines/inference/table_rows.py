@@ -1,4 +1,4 @@
-"""The rows of a table in CSV, TSV or Parquet, as a model takes them."""
+"""The rows of a table in CSV, TSV or Parquet, converted to the inputs of a model."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A net for tables of numbers and categories of the user's own: classification or regression.
+"""A net for the user's own tables of numbers and categories: classification or regression.
 
 Command     highway train table --data FILE --target COLUMN
 Net         one plain and four highway layers of 32 relu units, gate bias -1, dropout of 0.3 before the last layer;

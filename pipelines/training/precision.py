@@ -1,4 +1,4 @@
-"""The number format of a run, and what "auto" chooses for a machine.
+"""The number format of a run, and the choice of "auto" for a machine.
 
 On a CPU with bfloat16 instructions, convolutions train faster in mixed_bfloat16 than in float32 (`make bench
 BENCH=conv`), and small dense layers more slowly.

@@ -1,4 +1,4 @@
-"""Checks that a run can be continued by this process, and rebuilds its net."""
+"""Checks that this process can resume a run, and rebuilds the run's net."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The driver of a search: runs its trials by an executor, of this machine or of a cluster."""
+"""The driver of a search: runs its trials with an executor, on this machine or on a cluster."""
 
 import time
 import warnings

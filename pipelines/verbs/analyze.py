@@ -1,4 +1,4 @@
-"""`highway analyze`: reads the gates of a trained net and measures what closing its layers costs."""
+"""`highway analyze`: reads the gates of a trained net and measures the cost of closing its layers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal

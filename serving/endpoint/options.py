@@ -1,4 +1,4 @@
-"""Options of an endpoint, checked when they are made. Imports nothing large, because workers are forked after it."""
+"""Options of an endpoint, checked when they are made. Imports nothing large, because workers are forked afterwards."""
 
 import ipaddress
 from dataclasses import dataclass

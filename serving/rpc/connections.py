@@ -1,4 +1,4 @@
-"""Limits on gRPC's connections that gRPC itself does not have: their number from one address, and unread answers."""
+"""Limits on connections that gRPC itself lacks: on their number from one address, and on unread answers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Decoding of PNG and JPEG files to upright RGBA pixels, no larger than needed, as `serving.image_files` does."""
+"""Decoding of PNG and JPEG files to upright RGBA pixels, no larger than needed, like that of `serving.image_files`."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The page of a study, with tables, figures and how everything was made, and its results.csv."""
+"""The page of a study, with tables, figures and provenance, and its results.csv."""
 
 import shlex
 import statistics
