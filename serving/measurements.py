@@ -60,7 +60,7 @@ class Int8(ManifestPart):
     float32_accuracy: float
     """Accuracy of `model.onnx` on them; the share of all labels that are right if images may have several."""
     int8_accuracy: float
-    """The same of `model.int8.onnx`."""
+    """Accuracy of `model.int8.onnx` on them, measured alike."""
     same_label: Count
     """Images for which both predict the same class."""
     max_abs_difference: float

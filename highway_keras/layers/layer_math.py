@@ -115,7 +115,7 @@ class LayerMath:
 
 
 class TorchLayerMath(LayerMath):
-    """The same in PyTorch's own functions, on activations `[examples, units]`, differentiated by PyTorch itself.
+    """The maths of one layer in PyTorch's own functions and autograd, on activations `[examples, units]`.
 
     PyTorch runs one operation after another, and on arrays of 50 x 128 numbers the overhead of `keras.ops` is about as
     long as the operation itself. In this layout its products are as fast, and its sums over biases faster.

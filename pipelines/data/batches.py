@@ -269,7 +269,7 @@ def _from_memory(
 
 
 def _from_disk(examples: Stream, steps: range, batch_size: int, part: slice, seed: int) -> tf.data.Dataset:
-    """Yields the same from disk; records before the first step of its epoch are read but not decoded."""
+    """Yields the steps of `_from_memory` from disk; earlier records of the first epoch are read but not decoded."""
     epoch, place = divmod(steps.start * batch_size, len(examples))
     epochs = tf.data.Dataset.range(epoch, steps.stop * batch_size // len(examples) + 1)
     records = epochs.flat_map(lambda number: examples.epoch(number, seed)).skip(place)

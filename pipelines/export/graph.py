@@ -124,7 +124,7 @@ def prediction(
 def prediction_of_weights(
     model: keras.Model, fitted: preprocess.Fitted, labels: Sequence[str], dtypes: Sequence[Any]
 ) -> Function:
-    """Returns the same function with the weights as further arguments, so that they can be stored in another format.
+    """Returns the function of `prediction` with the weights as arguments, so that they can be stored in another format.
 
     Args:
         model: see `prediction`; only its graph matters.

@@ -72,7 +72,7 @@ def keras_probabilities(
 
 
 def keras_values(model: keras.Model, fitted: preprocess.Fitted, rows: np.ndarray) -> np.ndarray:
-    """Does the same for a net that predicts a number, in the unit of the target."""
+    """Calls the Keras model of a regression eagerly; returns values in the unit of the target."""
     outputs = model(preprocess.apply(fitted, tf.constant(rows)), training=False)
     return preprocess.in_units(fitted, keras.ops.convert_to_numpy(keras.ops.cast(outputs, "float32")))
 

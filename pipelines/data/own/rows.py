@@ -314,7 +314,7 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
 
 
 def _sets(sets: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:
-    """Returns the same for rows with any number of classes."""
+    """Returns the result of `_task` for rows with any number of classes."""
     if task == "regression":
         raise UserError(f"the target {target} holds classes, and --task regression needs numbers. {OTHER_TARGET}")
     labels = in_order({name for names in sets for name in names})
