@@ -33,7 +33,7 @@ class Program(keras.Model):
             return super().predict(*args, **kwargs)
 
     def outputs(self, x: Any, batch_size: int | None) -> Any:
-        """Predicts like `predict`, but on TensorFlow without `tf.data`, whose overhead exceeds the time of a small net.
+        """Predicts like `predict`; on TensorFlow, arrays bypass `tf.data`, which takes longer than a small net.
 
         Args:
             x: inputs as for `predict`.

@@ -118,7 +118,7 @@ class TorchLayerMath(LayerMath):
     """The maths of one layer in PyTorch's own functions and autograd, on activations `[examples, units]`.
 
     PyTorch runs one operation after another, and on arrays of 50 x 128 numbers the overhead of `keras.ops` is about as
-    long as the operation itself. In this layout its products are as fast, and its sums over biases faster.
+    long as the operation itself. In this layout its products are as fast, and adding biases is faster.
     """
 
     def enter(self, x: Any) -> Any:
