@@ -1,4 +1,4 @@
-"""The import rules of the packages: allowed directions, and no cycles; and the one place of the highway equation.
+"""The import rules of the packages: allowed directions, and no cycles; and class names that are unique.
 
 Every import counts, also inside a function or under TYPE_CHECKING.
 """
@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.studies import _MODULES
+from tests.modules import PACKAGES, ROOT, sources
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("highway_keras", "pipelines", "serving")
 USERS = ("benchmarks", "tests")
 
 # What each part of the program may import: other parts, the library, the endpoint. `core` is the bottom layer; nothing
@@ -93,33 +92,6 @@ SERVING_MODULES = {
     "protobuf": {"google"},
 }
 
-# Sums that have the form of the highway equation and mean something else.
-OTHER_SUMS = {
-    "pipelines.data.images.conversion",  # blends an image onto its background
-    "pipelines.data.mixing",  # mixup
-    "pipelines.data.rand_augment",  # contrast, saturation and sharpness
-    "pipelines.studies.papers.factors.forecasts",  # exponential mean
-    "pipelines.training.evaluation",  # a label that is right with some probability
-    "pipelines.training.rate_finder",  # exponential mean
-}
-
-# Products of the form of a gate's slope that mean something else.
-OTHER_PRODUCTS = {
-    "pipelines.data.images.digit",  # width of a stroke's edge
-    "pipelines.training.evaluation",  # variance of a share
-}
-
-
-@cache
-def sources(folders: tuple[str, ...] = PACKAGES) -> dict[str, Path]:
-    """Returns the files of the three packages, or of other folders, by module name."""
-    found = {}
-    for package in folders:
-        for path in (ROOT / package).rglob("*.py"):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
 
 def part_of(module: str) -> str:
     """Returns the part of `pipelines` that a module belongs to, or its package if that is another."""
@@ -134,17 +106,10 @@ def everything() -> dict[str, Path]:
 
 
 @cache
-def nodes(path: Path) -> list[ast.AST]:
-    """Returns the imports and the arithmetic of a file; each file is parsed and searched once."""
-    kinds = ast.Import | ast.ImportFrom | ast.BinOp
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
-
-
-@cache
 def imports(module: str) -> frozenset[str]:
     """Returns the imports of a module: our own modules in full, others by their top-level package."""
     known, found = everything(), set()
-    for node in nodes(known[module]):
+    for node in ast.walk(ast.parse(known[module].read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -374,75 +339,3 @@ def test_class_names_are_unique():
 @pytest.mark.parametrize("package", PACKAGES)
 def test_class_names_of_a_package_are_unique_even_without_their_underscore(package):
     assert repeated((name.lstrip("_"), module) for name, module in classes((package,))) == {}
-
-
-def has_the_form_of_the_equation(node: ast.AST) -> bool:
-    """Returns True for sums of the form `a * t + b * (1 - t)` or `x + t * (h - x)`."""
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
-        return False
-    sides = [node.left, node.right]
-    factors = [
-        [side.left, side.right] if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) else []
-        for side in sides
-    ]
-    differences = [
-        (number, inner)
-        for number, pair in enumerate(factors)
-        for factor in pair
-        for inner in ast.walk(factor)
-        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub)
-    ]
-    return any(
-        (all(factors) and isinstance(inner.left, ast.Constant) and inner.left.value == 1)
-        or ast.dump(inner.right) == ast.dump(sides[1 - number])
-        for number, inner in differences
-    )
-
-
-@pytest.mark.parametrize(
-    "code", ["t * h + (1 - t) * x", "h * t + x * (1.0 - t if c is None else c)", "x + t * (h - x)"]
-)
-def test_forms_of_the_equation_are_found(code):
-    assert has_the_form_of_the_equation(ast.parse(code, mode="eval").body)
-
-
-def test_the_equation_is_written_in_one_place():
-    found = {
-        module for module, path in sources().items() if any(has_the_form_of_the_equation(node) for node in nodes(path))
-    }
-    assert found == {"highway_keras.layers.equations", *OTHER_SUMS}
-
-
-def factors(node: ast.AST) -> list[ast.AST]:
-    """Returns the factors of a product, or the node itself if it is none."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*factors(node.left), *factors(node.right)]
-    return [node]
-
-
-def has_the_form_of_the_slope(node: ast.AST) -> bool:
-    """Returns True for products with the factors `t` and `1 - t`."""
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
-        return False
-    parts = factors(node)
-    known = {ast.dump(part) for part in parts}
-    return any(
-        isinstance(part, ast.BinOp)
-        and isinstance(part.op, ast.Sub)
-        and isinstance(part.left, ast.Constant)
-        and part.left.value == 1
-        and ast.dump(part.right) in known
-        for part in parts
-    )
-
-
-@pytest.mark.parametrize("code", ["t * (1 - t)", "(1.0 - gates[0]) * gates[0]", "d * (h - x) * t * (1 - t)"])
-def test_forms_of_the_slope_are_found(code):
-    assert has_the_form_of_the_slope(ast.parse(code, mode="eval").body)
-
-
-def test_the_slope_of_the_gate_is_written_in_one_place():
-    found = {
-        module for module, path in sources().items() if any(has_the_form_of_the_slope(node) for node in nodes(path))
-    }
-    assert found == {"highway_keras.layers.equations", *OTHER_PRODUCTS}
