@@ -23,7 +23,8 @@ from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 from benchmarks.web_servers import Load, Running, WebServer
 from pipelines.verbs import cli
-from serving.manifest import INPUT, PROBABILITIES
+from serving.inputs import INPUT
+from serving.manifest import PROBABILITIES
 from serving.session import open_session
 
 OURS = WebServer("ours", ours=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from serving.errors import ModelError
-from serving.manifest import GATE_MAPS, INPUT, RGBA, SIDE, VALUE, Manifest
+from serving.inputs import INPUT
+from serving.manifest import GATE_MAPS, RGBA, SIDE, VALUE, Manifest
 from serving.reference import Samples
 
 # Tolerance of a probability on the reference images, and of a value relative to the spread of the reference values: a

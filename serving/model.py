@@ -9,20 +9,8 @@ import numpy as np
 
 from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
-from serving.manifest import (
-    BOXES,
-    GATE_MAPS,
-    INPUT,
-    LABELS,
-    ONNX,
-    PICTURE,
-    REFERENCE,
-    RGBA,
-    SIDE,
-    WEIGHTS,
-    Manifest,
-    read,
-)  # fmt: skip
+from serving.inputs import INPUT
+from serving.manifest import BOXES, GATE_MAPS, LABELS, ONNX, PICTURE, REFERENCE, RGBA, SIDE, WEIGHTS, Manifest, read
 from serving.reference import Samples
 from serving.session import open_session, open_shared
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serving.errors import RequestError
-from serving.manifest import Column, Manifest
+from serving.inputs import Column
+from serving.manifest import Manifest
 
 MISSING = -1.0
 # The shortest decimal number of the largest float32, a little above it.

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving.manifest import Column
+from serving.inputs import Column
 from serving.rows import Value
 
 

@@ -13,6 +13,7 @@ from pipelines.core.run import FILES, DataRecord, Run, Weights, load_model, mode
 from pipelines.export import forms, metadata, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
+from serving.inputs import RowInput
 from serving.manifest import ConversionKind
 from serving.measurements import Parity
 
@@ -170,7 +171,7 @@ def _check_model(to: Path, version: int, run: Path, data: DataRecord) -> None:
         # A version that cannot be read is not served either.
         return
     taken = metadata.taken(data)
-    columns = taken.columns if isinstance(taken, manifest.RowInput) else ()
+    columns = taken.columns if isinstance(taken, RowInput) else ()
     given = (newest.input.shape[1:], newest.labels, newest.multi_label)
     # Versions that were exported before do not say which columns are dates.
     theirs, ours = ([(one.name, one.categories) for one in each] for each in (newest.columns, columns))

@@ -45,7 +45,7 @@ class OpenedForm(NamedTuple):
     images: Predict
     """Predicts from uint8 `[batch, height, width, channels]`, or from rows, float32 `[batch, columns]`."""
     files: Callable[[Sequence[bytes]], Outputs] | None = None
-    """Predicts from PNG or JPEG files. Outputs may include the net's input, under `serving.manifest.INPUT`."""
+    """Predicts from PNG or JPEG files. Outputs may include the net's input, under `serving.inputs.INPUT`."""
 
 
 @dataclass(frozen=True)

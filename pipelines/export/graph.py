@@ -12,18 +12,8 @@ from highway_keras.surgery import folded
 from pipelines.data import preprocess
 from pipelines.data.images.decoding import decode
 from pipelines.export.stack import for_inference
-from serving.manifest import (
-    CLASS_ID,
-    ENCODED,
-    GATE_MAPS,
-    GATE_MEANS,
-    INPUT,
-    LABEL,
-    PROBABILITIES,
-    ROW,
-    VALUE,
-    GateMap,
-)  # fmt: skip
+from serving.inputs import INPUT, ROW
+from serving.manifest import CLASS_ID, ENCODED, GATE_MAPS, GATE_MEANS, LABEL, PROBABILITIES, VALUE, GateMap
 
 # A `tf.function`; TensorFlow provides no types for a checker.
 Function: TypeAlias = Any

@@ -10,7 +10,8 @@ from pipelines.core import environment
 from pipelines.core.errors import UserError
 from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from pipelines.export.onnx_model import predictor
-from serving.manifest import CLASS_ID, INPUT, INT8, ONNX, PROBABILITIES
+from serving.inputs import INPUT
+from serving.manifest import CLASS_ID, INT8, ONNX, PROBABILITIES
 from serving.measurements import Int8, Speed
 
 # Number of images for calibration, and the maximum number for measuring accuracy.

@@ -12,6 +12,7 @@ from pipelines.export.onnx_model import OPSET
 from pipelines.training import evaluation
 from pipelines.training.evaluation import AnyEvaluation
 from serving import files
+from serving.inputs import Column, Input, RowInput, Tensor
 from serving.manifest import (
     CLASS_ID,
     GATE_MEANS,
@@ -19,16 +20,12 @@ from serving.manifest import (
     PROBABILITIES,
     TABLES,
     VALUE,
-    Column,
     ConversionKind,
     GateMap,
-    Input,
     Manifest,
     NetRecord,
-    RowInput,
-    Tensor,
     TrainingRecord,
-)  # fmt: skip
+)
 from serving.measurements import Parity
 
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "onnxruntime")

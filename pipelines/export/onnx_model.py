@@ -11,7 +11,8 @@ import numpy as np
 from pipelines.core import frameworks
 from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
 from serving import image_files, repository
-from serving.manifest import BOXES, INPUT, ONNX, PICTURE, RGBA, SIDE, ConversionKind
+from serving.inputs import INPUT
+from serving.manifest import BOXES, ONNX, PICTURE, RGBA, SIDE, ConversionKind
 from serving.model import side_of
 from serving.session import open_session
 

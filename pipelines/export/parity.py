@@ -8,15 +8,8 @@ import numpy as np
 
 from pipelines.core.errors import UserError
 from pipelines.export.form import TOLERANCE, Form, Outputs, Predict
-from serving.manifest import (
-    CLASS_ID,
-    GATE_MEANS,
-    INPUT,
-    LABEL,
-    PROBABILITIES,
-    VALUE,
-    ConversionKind,
-)  # fmt: skip
+from serving.inputs import INPUT
+from serving.manifest import CLASS_ID, GATE_MEANS, LABEL, PROBABILITIES, VALUE, ConversionKind
 from serving.measurements import Agreement, Files, Parity
 
 if TYPE_CHECKING:

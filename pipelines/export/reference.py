@@ -15,7 +15,8 @@ from PIL import Image
 from highway_keras.analysis import GateModel
 from pipelines.core.errors import UserError
 from pipelines.data import preprocess
-from serving.manifest import GATE_MEANS, INPUT, PROBABILITIES, REFERENCE, VALUE, ConversionKind
+from serving.inputs import INPUT
+from serving.manifest import GATE_MEANS, PROBABILITIES, REFERENCE, VALUE, ConversionKind
 from serving.reference import CLASSES
 
 # Number of images that become files, and by which factor these are larger than the net's input.

@@ -12,7 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
 from pipelines.data.own.rows import read_file
-from serving.manifest import Column
+from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, category_index, days
 
 # Unknown categories in a warning.

@@ -22,7 +22,8 @@ from pipelines.inference.rows import class_columns, lists
 from pipelines.inference.table_rows import TableRows, read
 from serving.client import Client, ClientError
 from serving.errors import ServingError
-from serving.manifest import GATE_MEANS, PROBABILITIES, VALUE, Column
+from serving.inputs import Column
+from serving.manifest import GATE_MEANS, PROBABILITIES, VALUE
 from serving.model import above_half, open_model, top
 from serving.rows import decode
 from serving.schemas import Guess, Prediction

@@ -10,7 +10,8 @@ from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
 from serving.http.middleware import record_of
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
-from serving.manifest import Manifest, Tensor
+from serving.inputs import Tensor
+from serving.manifest import Manifest
 from serving.protocols import tf_rest as protocol
 from serving.protocols.request import parse_version
 

@@ -8,7 +8,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from serving.errors import LimitError, RequestError
-from serving.manifest import ENCODED, SIGNATURE, Manifest, Tensor
+from serving.inputs import Tensor
+from serving.manifest import ENCODED, SIGNATURE, Manifest
 from serving.messages import tf_serving as messages
 from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
 

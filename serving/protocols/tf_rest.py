@@ -8,7 +8,8 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import ENCODED, ROW, SIGNATURE, Manifest
+from serving.inputs import ROW
+from serving.manifest import ENCODED, SIGNATURE, Manifest
 from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels, to_rows
 
 # Names of the states of a version.

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.errors import UnavailableError
-from serving.manifest import INPUT, ROW
+from serving.inputs import INPUT, ROW
 
 AVAILABLE = "AVAILABLE"
 

@@ -13,7 +13,8 @@ from pipelines.data.images import digit
 from pipelines.data.images.digit import SIDE
 from pipelines.data.images.resampling import lanczos
 from serving import image_files
-from serving.manifest import BOXES, INPUT, RGBA, ConversionKind
+from serving.inputs import INPUT
+from serving.manifest import BOXES, RGBA, ConversionKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")

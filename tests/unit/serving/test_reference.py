@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from serving.errors import ModelError
-from serving.manifest import Input, Manifest
+from serving.inputs import Input
+from serving.manifest import Manifest
 from serving.reference import SHOWN, read
 
 LABELS = tuple(f"class {number}" for number in range(20))

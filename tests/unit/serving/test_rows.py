@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.errors import RequestError
-from serving.manifest import Column
+from serving.inputs import Column
 from serving.rows import WARNINGS, category_index, check, days, decode, encode
 from tests import table_model
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.core.errors import UserError
 from pipelines.inference.table_rows import read
-from serving.manifest import Column
+from serving.inputs import Column
 from tests import table_model
 
 COLUMNS = tuple(Column(**column) for column in table_model.COLUMNS)
