@@ -80,7 +80,7 @@ def fit(
     return export(plan.run, to, plan.weights, calibrate=calibrate)
 
 
-class _Plan(NamedTuple):
+class _FitPlan(NamedTuple):
     """A training run, and how its result is evaluated and exported."""
 
     config: Config
@@ -99,7 +99,7 @@ class _Plan(NamedTuple):
     """True if the net has probabilities to calibrate."""
 
 
-def _for_images(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _Plan:
+def _for_images(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _FitPlan:
     from pipelines.data.own import prepare, survey
     from pipelines.fit.choice import choose
 
@@ -117,10 +117,10 @@ def _for_images(config: Config, deadline: float, side: int | None, run: Path | N
         say(console, f"chosen: {reason}")
     # Prepared here, because the images have been read.
     ready = prepare.with_prepared(choice.config, own, console)
-    return _Plan(ready, run, "final", own.counts, "images", "", True)
+    return _FitPlan(ready, run, "final", own.counts, "images", "", True)
 
 
-def _for_table(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _Plan:
+def _for_table(config: Config, deadline: float, side: int | None, run: Path | None, console: Console) -> _FitPlan:
     from pipelines.data.own import table_data
     from pipelines.data.roots import data_name
     from pipelines.fit.choice import choose_for_table
@@ -138,7 +138,7 @@ def _for_table(config: Config, deadline: float, side: int | None, run: Path | No
     ready = table_data.with_table(choice.config, table, console)
     # A net soon memorizes a small table.
     weights: Weights = "best" if table.counts["validation"] else "final"
-    return _Plan(ready, run, weights, table.counts, "rows", table.target, bool(table.labels))
+    return _FitPlan(ready, run, weights, table.counts, "rows", table.target, bool(table.labels))
 
 
 def _report(result: Evaluation | MultiLabel | Regression, examples: str, target: str, console: Console) -> None:

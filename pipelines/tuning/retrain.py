@@ -11,9 +11,9 @@ from pipelines.core.durations import clock
 from pipelines.core.files import csv_text, write_text
 from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
-from pipelines.training.processes.node import one_of_many
 from pipelines.training.processes.pool import Remote, train_all
 from pipelines.training.processes.supervisor import Member
+from pipelines.training.processes.task import frameworks_for_task
 from pipelines.training.processes.train import TrainTask, act
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
@@ -73,7 +73,7 @@ def retrain(
 
 def retrain_on_node(task: TrainTask) -> None:
     """Trains a run on a node of a cluster; see `pipelines.training.processes.train.act`."""
-    with one_of_many(task.folder.parents[1], SEARCH_FILE.name):
+    with frameworks_for_task(task.folder.parents[1], SEARCH_FILE.name):
         act(task)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.core.executor import JobError
-from pipelines.training.processes.node import one_of_many
-from pipelines.training.processes.task import watchdog
+from pipelines.training.processes.task import frameworks_for_task, watchdog
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import Value
@@ -47,7 +46,7 @@ def run(task: TrialTask) -> float:
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
     """
-    with one_of_many(task.path.parents[1], SEARCH_FILE.name):
+    with frameworks_for_task(task.path.parents[1], SEARCH_FILE.name):
         return _trained(task)
 
 

@@ -30,8 +30,8 @@ from serving.keys import Keys
 from serving.protocols.open_inference import HEADER
 from serving.requests import metrics
 from serving.requests.access import AccessControl
+from serving.requests.endpoint_parts import EndpointParts
 from serving.requests.refusals import FAILED, STATUS, kind_of, refusal
-from serving.requests.shared import Shared
 from serving.tracing import Tracing
 
 ABOUT = """
@@ -48,7 +48,7 @@ If the endpoint has a key, send it as `Authorization: Bearer KEY` or `X-API-Key:
 # Seconds that a version still being opened has to finish when the endpoint stops.
 CLOSING = 2.0
 # Serves until its context ends.
-OtherServer = Callable[[Shared], AbstractAsyncContextManager[None]]
+OtherServer = Callable[[EndpointParts], AbstractAsyncContextManager[None]]
 
 
 def make_app(settings: Settings, other: OtherServer | None = None) -> App:
@@ -97,8 +97,8 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         gc.freeze()
         # Requests are answered while models load: for liveness, and for predictions of the models loaded so far.
         polling = catalog.start_polling(settings.poll, after_check)
-        shared = Shared(settings, catalog, predictor, access)
-        async with other(shared) if other else nullcontext():
+        parts = EndpointParts(settings, catalog, predictor, access)
+        async with other(parts) if other else nullcontext():
             yield
         catalog.close()
         backend.interrupt()

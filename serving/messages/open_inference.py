@@ -1,6 +1,6 @@
 """Messages of the Open Inference Protocol's gRPC service, with Triton's extensions, without Triton's client."""
 
-from serving.messages.tables import message_classes
+from serving.messages.protobuf import message_classes
 
 _ENUMS = {
     "DataType": {

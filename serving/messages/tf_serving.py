@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.messages.tables import message_classes
+from serving.messages.protobuf import message_classes
 
 _ENUMS = {
     "DataType": {

@@ -14,10 +14,10 @@ import grpc
 from serving.engine.backends import ServedVersion
 from serving.engine.processes import SMALL
 from serving.errors import BusyError, RequestError, SlowError
-from serving.messages.tables import bulk_bytes
+from serving.messages.protobuf import bulk_bytes
+from serving.requests.endpoint_parts import EndpointParts
 from serving.requests.records import RequestRecord
 from serving.requests.refusals import kind_of, refusal
-from serving.requests.shared import Shared
 from serving.tracing import REQUEST_ID, TRACEPARENT
 
 # gRPC's status for the HTTP status of an error.
@@ -112,19 +112,21 @@ class CallLimits:
             raise RequestError("the call has no message.") from None
 
 
-def handler(path: str, method: Method, shared: Shared, limits: CallLimits, *, is_open: bool) -> grpc.RpcMethodHandler:
+def handler(
+    path: str, method: Method, parts: EndpointParts, limits: CallLimits, *, is_open: bool
+) -> grpc.RpcMethodHandler:
     """Returns the handler of a method, for messages that it parses itself.
 
     Args:
         path: `/package.Service/Method`.
         method: the method.
-        shared: the parts shared with HTTP.
+        parts: parts of the endpoint, which it shares with HTTP.
         limits: limits on the calls of all methods.
         is_open: whether it answers without a key.
     """
 
     async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
-        call, status, access, headers = GrpcCall(), 499, shared.access, _headers(context)
+        call, status, access, headers = GrpcCall(), 499, parts.access, _headers(context)
         record, size = access.begin(headers), 0
         access.enter()
         try:
@@ -170,7 +172,7 @@ def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:
 
     Args:
         body: the message.
-        bulk: see `serving.messages.tables.bulk_bytes`.
+        bulk: see `serving.messages.protobuf.bulk_bytes`.
     """
     return len(body) - bulk_bytes(body, bulk) if SMALL < len(body) <= COPIED else len(body)
 

@@ -11,19 +11,19 @@ from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.processes import SMALL
 from serving.errors import ModelError, RequestError, UnknownModelError
 from serving.messages.open_inference import BULK, CLASSES
-from serving.messages.tables import first_field
+from serving.messages.protobuf import first_field
 from serving.protocols import open_inference_grpc as protocol
 from serving.protocols import triton
 from serving.protocols.request import parse_version
-from serving.requests.shared import Shared
+from serving.requests.endpoint_parts import EndpointParts
 from serving.rpc.calls import GrpcCall, Method, parsing_cost, text
 
 SERVICE = "inference.GRPCInferenceService"
 
 
-def methods(shared: Shared) -> dict[str, Method]:
+def methods(parts: EndpointParts) -> dict[str, Method]:
     """Returns the methods by name."""
-    catalog, predictor = shared.catalog, shared.predictor
+    catalog, predictor = parts.catalog, parts.predictor
     about = About(catalog, predictor.settings)
 
     def finder(call: GrpcCall, name: str, version: str) -> Callable[[], ServedVersion]:

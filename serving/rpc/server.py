@@ -9,7 +9,7 @@ import grpc
 
 from serving.engine.about import About
 from serving.engine.settings import Limits, Settings
-from serving.requests.shared import Shared
+from serving.requests.endpoint_parts import EndpointParts
 from serving.rpc import open_inference, tf_serving
 from serving.rpc.calls import CallLimits, handler
 from serving.rpc.connections import ConnectionLimits
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> AsyncIterator[None]:
+async def serve(parts: EndpointParts, address: str, limits: Limits, grace: float) -> AsyncIterator[None]:
     """Serves gRPC until the port for HTTP closes, and then answers the calls that have arrived.
 
     Args:
-        shared: the parts shared with the HTTP server.
+        parts: parts of the endpoint, which it shares with the HTTP server.
         address: HOST:PORT, free or reserved by `reserve`.
         limits: limits on connections, which apply to those of HTTP and gRPC separately.
         grace: seconds for the calls in progress at the end.
@@ -38,20 +38,20 @@ async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> A
     Raises:
         OSError: the address cannot be used.
     """
-    server = grpc.aio.server(options=_options(shared.settings, limits, grace), maximum_concurrent_rpcs=CALLS)
+    server = grpc.aio.server(options=_options(parts.settings, limits, grace), maximum_concurrent_rpcs=CALLS)
     call_limits = CallLimits(limits.body, limits.address)
     services = {
-        open_inference.SERVICE: open_inference.methods(shared),
-        tf_serving.PREDICTION: tf_serving.prediction_methods(shared),
-        tf_serving.MODELS: tf_serving.model_methods(shared),
+        open_inference.SERVICE: open_inference.methods(parts),
+        tf_serving.PREDICTION: tf_serving.prediction_methods(parts),
+        tf_serving.MODELS: tf_serving.model_methods(parts),
     }
     for service, methods in services.items():
         handlers = {
-            name: handler(f"/{service}/{name}", method, shared, call_limits, is_open=name in _OPEN)
+            name: handler(f"/{service}/{name}", method, parts, call_limits, is_open=name in _OPEN)
             for name, method in methods.items()
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    health = Health(About(shared.catalog, shared.settings), services, call_limits)
+    health = Health(About(parts.catalog, parts.settings), services, call_limits)
     server.add_generic_rpc_handlers((health.handlers(),))
     try:
         server.add_insecure_port(address)
@@ -60,11 +60,11 @@ async def serve(shared: Shared, address: str, limits: Limits, grace: float) -> A
     await server.start()
     connections = ConnectionLimits(int(address.rpartition(":")[2]), limits.address, call_limits)
     tasks = [asyncio.create_task(health.update()), asyncio.create_task(connections.enforce())]
-    stopping = asyncio.create_task(_stop(server, shared.settings, grace))
+    stopping = asyncio.create_task(_stop(server, parts.settings, grace))
     try:
         yield
     finally:
-        shared.settings.closing.set()
+        parts.settings.closing.set()
         await stopping
         for task in tasks:
             task.cancel()

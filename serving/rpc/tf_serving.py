@@ -7,18 +7,18 @@ from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.processes import SMALL
 from serving.errors import RequestError
 from serving.messages import tf_serving as messages
-from serving.messages.tables import first_field
+from serving.messages.protobuf import first_field
 from serving.protocols import tf_predict as protocol
 from serving.protocols.tf_rest import STATES
-from serving.requests.shared import Shared
+from serving.requests.endpoint_parts import EndpointParts
 from serving.rpc.calls import GrpcCall, Method, parsing_cost
 
 PREDICTION, MODELS = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 
 
-def prediction_methods(shared: Shared) -> dict[str, Method]:
+def prediction_methods(parts: EndpointParts) -> dict[str, Method]:
     """Returns the methods of PredictionService by name."""
-    catalog, predictor = shared.catalog, shared.predictor
+    catalog, predictor = parts.catalog, parts.predictor
 
     def finder(call: GrpcCall, spec: Any) -> Callable[[], ServedVersion]:
         name, version, label = protocol.version(spec)
@@ -45,9 +45,9 @@ def prediction_methods(shared: Shared) -> dict[str, Method]:
     return {"Predict": predict, "GetModelMetadata": metadata}
 
 
-def model_methods(shared: Shared) -> dict[str, Method]:
+def model_methods(parts: EndpointParts) -> dict[str, Method]:
     """Returns the methods of ModelService by name."""
-    catalog = shared.catalog
+    catalog = parts.catalog
 
     async def status(_: GrpcCall, body: bytes) -> bytes:
         name, version, label = protocol.version(_request(messages.GetModelStatusRequest, body).model_spec)

@@ -139,7 +139,7 @@ def test_what_needs_no_framework(home):
 
 @pytest.mark.slow
 def test_what_trains_and_exports(home, shared, mnist_5k):
-    from tests.studied import prepare
+    from tests.finished_study import prepare
 
     data = home / "data"
     data.mkdir()

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.finished_study import BUDGET, prepare
 from tests.golden.artefacts import LEFT_OUT, TINY, highway
-from tests.studied import BUDGET, prepare
 
 NET = ["mnist_dense_50", *TINY, "--model.depth", "3", "--epochs", "1"]
 TUNE = ["tune", *NET, "--trials", "2", "--retrain", "1"]

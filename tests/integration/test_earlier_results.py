@@ -23,8 +23,8 @@ from pipelines.tuning.search_plan import open_plan
 from pipelines.verbs.cli import main
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import open_model
+from tests.finished_study import prepare
 from tests.golden.results import PREDICT, STUDIES, TUNE, reproduce
-from tests.studied import prepare
 
 ARCHIVES = Path(__file__).parents[1] / "golden" / "results"
 # tf.data compiles its functions anyway, and warns of it.

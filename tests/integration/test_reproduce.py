@@ -18,9 +18,9 @@ from pipelines.studies.run.step_timing import measured
 from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.tuning import search_state as states
 from pipelines.verbs.cli import main
+from tests.finished_study import BUDGET, assert_complete, label_of, prepare
 from tests.pages import unwrapped
 from tests.shallow_study import shallow
-from tests.studied import BUDGET, assert_complete, label_of, prepare
 from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]

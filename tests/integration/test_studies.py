@@ -15,7 +15,7 @@ from pipelines.studies.papers.memory_traffic import step
 from pipelines.studies.papers.memory_traffic import study as memory_traffic
 from pipelines.studies.run import reproduce, task, training
 from pipelines.studies.shared import nets
-from tests.studied import BUDGET, assert_complete, prepare
+from tests.finished_study import BUDGET, assert_complete, prepare
 
 # tf.data compiles its functions anyway, and warns of it.
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the .* option is set:UserWarning")

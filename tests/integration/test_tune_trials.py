@@ -45,10 +45,10 @@ def toy():
 
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
-    """The run directory of an uninterrupted trial, its score, and its number of heartbeats."""
-    path, heartbeats = tmp_path_factory.mktemp("trial") / "whole", []
-    score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: heartbeats.append(1))
-    return path, score, len(heartbeats)
+    """The run directory of an uninterrupted trial, its score, and the number of resets of its watchdog."""
+    path, resets = tmp_path_factory.mktemp("trial") / "whole", []
+    score = train(CONFIG, path, None, None, ACCURACY, reset_watchdog=lambda: resets.append(1))
+    return path, score, len(resets)
 
 
 def rows(path):
@@ -67,7 +67,7 @@ def test_the_score_is_that_of_the_best_epoch_and_the_test_split_is_not_read(whol
     assert "test" not in toy.asked
 
 
-def test_a_trial_sends_a_heartbeat_for_every_execution(whole):
+def test_a_trial_resets_the_watchdog_after_every_execution(whole):
     # At least one in training, one in validation and one at the end of each of four epochs.
     assert whole[2] >= 4 * 3
 

@@ -24,7 +24,7 @@ from pipelines.studies.framework.tables import Table
 from pipelines.studies.papers import cifar10, cifar100, mnist
 
 
-class Net(NamedTuple):
+class ModernNet(NamedTuple):
     """A net of today, and the paper's of the same size."""
 
     data: str
@@ -35,9 +35,9 @@ class Net(NamedTuple):
 
 
 NETS = {
-    "mnist": Net("MNIST", "mnist_conv_32_modern", MNIST, "the paper's width 32", mnist.NETS[1].published),
-    "cifar10": Net("CIFAR-10", "cifar10_modern", CIFAR, "the paper's 19 layers", cifar10.PUBLISHED),
-    "cifar100": Net("CIFAR-100", "cifar100_modern", CIFAR, "the paper's 19 layers", cifar100.PUBLISHED),
+    "mnist": ModernNet("MNIST", "mnist_conv_32_modern", MNIST, "the paper's width 32", mnist.NETS[1].published),
+    "cifar10": ModernNet("CIFAR-10", "cifar10_modern", CIFAR, "the paper's 19 layers", cifar10.PUBLISHED),
+    "cifar100": ModernNet("CIFAR-100", "cifar100_modern", CIFAR, "the paper's 19 layers", cifar100.PUBLISHED),
 }
 HELD_OUT = 1000
 

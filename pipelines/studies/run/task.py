@@ -7,8 +7,7 @@ from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import MEASURED, open_run
 from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.training.processes import train
-from pipelines.training.processes.node import one_of_many
-from pipelines.training.processes.task import perform
+from pipelines.training.processes.task import frameworks_for_task, perform
 from pipelines.training.processes.train import TrainTask
 
 
@@ -58,7 +57,7 @@ def act_on_node(task: StudyTask) -> None:
     Raises:
         JobError: this machine lacks the folder of the study.
     """
-    with one_of_many(task.folder.parents[1], STUDY_FILE.name):
+    with frameworks_for_task(task.folder.parents[1], STUDY_FILE.name):
         act(task)
 
 

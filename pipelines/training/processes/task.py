@@ -1,6 +1,7 @@
 """The life cycle of a supervised process: its task as one JSON argument, its start, its watchdog and its end."""
 
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from threading import Thread
 from typing import ClassVar, NoReturn, TypeVar
 
+from pipelines.core import frameworks
+from pipelines.core.executor import JobError
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
 from pipelines.training.signals import SIGNALS
@@ -95,6 +98,33 @@ def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.unregister(signal.SIGALRM)
+
+
+@contextmanager
+def frameworks_for_task(folder: Path, plan: str) -> Iterator[None]:
+    """Loads the frameworks for one of many tasks of a process, and at its end frees the memory that they keep for it.
+
+    Args:
+        folder: the folder of the command, in which all machines write.
+        plan: name of the file with its plan.
+
+    Raises:
+        JobError: this machine lacks the folder.
+
+    Example:
+        with frameworks_for_task(Path("/shared/searches/demo"), SEARCH_FILE.name):
+            train(task)
+    """
+    if not (folder / plan).exists():
+        raise JobError(f"there is no folder {folder}, in which all machines write. Share it among them.")
+    frameworks.load()
+    import keras
+
+    try:
+        yield
+    finally:
+        keras.utils.clear_session()
+        gc.collect()
 
 
 def _end_with_parent() -> None:

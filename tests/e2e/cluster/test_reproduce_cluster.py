@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipelines import studies
+from tests.finished_study import BUDGET, assert_complete, prepare
 from tests.killed_run import NEWEST
-from tests.studied import BUDGET, assert_complete, prepare
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]

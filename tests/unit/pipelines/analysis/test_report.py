@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.analysis import figures, report, storage
 from tests.finished_run import finished
-from tests.unit.pipelines.analysis.made import analysis, lesions
+from tests.unit.pipelines.analysis.known_analysis import analysis, lesions
 
 
 def written(tmp_path, found):

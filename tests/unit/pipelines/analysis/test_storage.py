@@ -7,7 +7,7 @@ import pytest
 
 from highway_keras.analysis import effective_depth, open_layers
 from pipelines.analysis import storage
-from tests.unit.pipelines.analysis.made import analysis, lesions
+from tests.unit.pipelines.analysis.known_analysis import analysis, lesions
 
 
 def through_a_file(arrays):

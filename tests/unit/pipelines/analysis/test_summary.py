@@ -8,7 +8,7 @@ import pytest
 from highway_keras.analysis import Layout
 from highway_keras.analysis.layout import Call
 from pipelines.analysis import summary
-from tests.unit.pipelines.analysis.made import analysis, lesions
+from tests.unit.pipelines.analysis.known_analysis import analysis, lesions
 
 
 @pytest.mark.parametrize(

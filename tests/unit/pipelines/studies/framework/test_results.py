@@ -5,7 +5,7 @@ from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.studies.framework.results import Results
 from tests.unit.pipelines.studies.fake import result
-from tests.unit.pipelines.studies.probed import with_probe
+from tests.unit.pipelines.studies.probed_runs import with_probe
 
 CONFIG = Config(recipe="a", model=ModelConfig(preset="mnist_dense_50"), data="mnist")
 ROWS = [{"step": 0, "norm": 1.0}, {"step": 46, "norm": 0.25}]

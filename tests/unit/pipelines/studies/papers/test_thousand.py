@@ -7,7 +7,7 @@ from pipelines.core.frozen import flat
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers import thousand
 from pipelines.studies.papers.thousand import BIASES, STUDY
-from tests.unit.pipelines.studies.probed import probed_results
+from tests.unit.pipelines.studies.probed_runs import probed_results
 
 # Steps per epoch in the fake record.
 STEPS = 46

@@ -45,7 +45,7 @@ class Member:
         return self.step == STEPS
 
 
-class Crew:
+class FakeSupervisor:
     def __init__(self, members, say, then):
         pass
 
@@ -73,7 +73,7 @@ def seen(monkeypatch, tmp_path):
 
     monkeypatch.setattr(pool, "time", time)
     monkeypatch.setattr(pool, "open_run", open_run)
-    monkeypatch.setattr(pool, "Supervisor", Crew)
+    monkeypatch.setattr(pool, "Supervisor", FakeSupervisor)
 
     def run(runs, workers=1, terminal=False):
         members.update({name: Member(tmp_path / name, clock, **what) for name, what in runs.items()})

@@ -7,7 +7,7 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.papers.gradients import reading
 from pipelines.studies.papers.gradients.reading import BLOCKS, KINDS
 from pipelines.studies.papers.gradients.study import STUDY, make_tables
-from tests.unit.pipelines.studies.probed import probed_results
+from tests.unit.pipelines.studies.probed_runs import probed_results
 
 
 def rows(name, seed):

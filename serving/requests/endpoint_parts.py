@@ -10,7 +10,7 @@ from serving.requests.access import AccessControl
 
 
 @dataclass(frozen=True)
-class Shared:
+class EndpointParts:
     """Parts of an endpoint that another server, for another protocol, shares with this one."""
 
     settings: Settings

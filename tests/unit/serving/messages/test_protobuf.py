@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.messages.open_inference import BULK, CLASSES
-from serving.messages.tables import FIELDS, bulk_bytes, first_field, message_classes
+from serving.messages.protobuf import FIELDS, bulk_bytes, first_field, message_classes
 
 Request = CLASSES["ModelInferRequest"]
 
