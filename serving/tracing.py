@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 SERVICE = "highway-serve"
-# Header of requests and answers.
+# Headers of requests and answers.
 REQUEST_ID = b"x-request-id"
 TRACEPARENT = b"traceparent"
 # Id of the request that the current task answers, for its log lines.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _ID = re.compile(rb"[!-~]{1,128}")
-# Version, trace, parent and flags; later versions may add more.
 # Context of requests that nobody records.
 _NOTHING = nullcontext()
+# Version, trace, parent and flags; later versions may add more.
 _PARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 log = logging.getLogger(__name__)
 

@@ -85,7 +85,7 @@ def _start(start: Start) -> str:
 
 
 def _results(run: Run) -> list[tuple[str, str, str]]:
-    metrics, rows = run.record.metrics, []
+    rows = []
     result = evaluation.read(run.path / "evaluation.json", Evaluation)
     if result:
         low, high = result.interval
@@ -101,17 +101,11 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
             rows.append(("the same: expected calibration error", f"{result.calibration_error:.2%}", ""))
         if result.mirrored is not None:
             rows.append(("the same, averaged with mirror images", f"{result.mirrored:.2%}", ""))
-    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
-        if f"{prefix}accuracy" in metrics:
-            rows.append((name, f"{metrics[f'{prefix}accuracy']:.2%}", f"{metrics[f'{prefix}loss']:.4f}"))
-    if "best_epoch" in metrics:
-        name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
-        rows.append((name, f"{metrics['best_val_accuracy']:.2%}", ""))
-    return rows
+    return rows + _training(run, "accuracy", ".2%")
 
 
 def _multi_label(run: Run) -> list[tuple[str, str, str]]:
-    metrics, rows = run.record.metrics, []
+    rows = []
     result = evaluation.read(run.path / "evaluation.json", MultiLabel)
     if result:
         examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
@@ -120,28 +114,30 @@ def _multi_label(run: Run) -> list[tuple[str, str, str]]:
         rows.append((name, f"{result.macro_f1:.3f}", f"{result.loss:.4f}"))
         right = f"{result.label_accuracy:.2%} of the labels are right, all of an example for {result.exact:.2%}"
         rows.append((f"the same: {right}; expected calibration error {result.calibration_error:.2%}", "", ""))
-    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
-        if f"{prefix}f1" in metrics:
-            rows.append((name, f"{metrics[f'{prefix}f1']:.3f}", f"{metrics[f'{prefix}loss']:.4f}"))
-    if "best_epoch" in metrics:
-        name = f"validation, best epoch ({metrics['best_epoch']:.0f})"
-        rows.append((name, "", f"{metrics['best_val_loss']:.4f}"))
-    return rows
+    return rows + _training(run, "f1", ".3f")
 
 
 def _regression(run: Run) -> list[tuple[str, str, str]]:
-    metrics, rows = run.record.metrics, []
+    rows = []
     result = evaluation.read(run.path / "evaluation.json", Regression)
     if result:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
         r2 = f"R² against the training mean **{result.r2:.4f}**"
         rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
     # Targets of a table are standardized in training.
-    unit = ", in standard deviations" if run.record.data.columns else ""
-    for prefix, name in (("val_", f"validation, last epoch{unit}"), ("", f"training, last epoch{unit}")):
-        if f"{prefix}mae" in metrics:
-            rows.append((name, f"{metrics[f'{prefix}mae']:.4g}", f"{metrics[f'{prefix}loss']:.4f}"))
+    return rows + _training(run, "mae", ".4g", ", in standard deviations" if run.record.data.columns else "")
+
+
+def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[str, str, str]]:
+    """Returns the rows of the last epoch and the best one, by a score and its format."""
+    metrics, rows = run.record.metrics, []
+    for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
+        if f"{prefix}{score}" in metrics:
+            last = format(metrics[f"{prefix}{score}"], style)
+            rows.append((f"{name}{unit}", last, f"{metrics[f'{prefix}loss']:.4f}"))
     if "best_epoch" in metrics:
-        name = f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}"
-        rows.append((name, "", f"{metrics['best_val_loss']:.4f}"))
+        best = f"best_val_{score}"
+        # Without an accuracy, the best epoch is that of the lowest loss.
+        found = (format(metrics[best], style), "") if best in metrics else ("", f"{metrics['best_val_loss']:.4f}")
+        rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}", *found))
     return rows

@@ -125,15 +125,7 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     def train(executions: int) -> float:
         """Returns the seconds that executions take; `fit` returns when the last one has been computed."""
         steps = executions * each
-        data = batches.training(
-            examples,
-            fitted,
-            augment=config.augment,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            steps=steps,
-            classes=len(ready.data.labels),
-        )
+        data = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
         since = time.perf_counter()
         ready.model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
         return time.perf_counter() - since
