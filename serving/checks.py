@@ -97,7 +97,7 @@ def agrees(found: np.ndarray, samples: Samples, content: Manifest) -> bool:
     return np.allclose(found, samples.predicted, rtol=0, atol=tolerance)
 
 
-def trial(model: Any) -> None:
+def smoke_test(model: Any) -> None:
     """Predicts with a version and checks the outputs.
 
     Args:

@@ -28,8 +28,8 @@ class DrainingError(ModelError):
         super().__init__("the endpoint is about to stop.")
 
 
-class TrialError(ServingError):
-    """Opening or trying a version crashed or took too long."""
+class SmokeTestError(ServingError):
+    """Opening a version and a first prediction crashed, or took too long."""
 
 
 class UnknownModelError(ServingError):

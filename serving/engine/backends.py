@@ -13,7 +13,7 @@ from serving.engine.batching import Batcher
 from serving.engine.crashes import Watchdog
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
-from serving.errors import ModelError, TrialError
+from serving.errors import ModelError, SmokeTestError
 from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, VALUE, Manifest
 from serving.model import Model, Seen, open_version
 from serving.reference import Samples
@@ -23,7 +23,7 @@ from serving.statistics import Statistics
 # Arrays by name; `label` is a list of strings.
 Outputs = Mapping[str, Any]
 # Seconds that a version has to open and make its first prediction.
-TRIAL = 60.0
+SMOKE_TEST = 60.0
 
 
 class ServedVersion(Protocol):
@@ -86,7 +86,7 @@ class Backend(Protocol):
         Raises:
             ModelError: it is incomplete or damaged, or cannot be loaded.
             UnavailableError: the backend cannot be reached, or does not have it yet.
-            TrialError: opening or trying it crashed, or took too long.
+            SmokeTestError: its smoke test crashed, or took too long.
         """
 
     def rest(self) -> None:
@@ -164,12 +164,12 @@ class InProcessBackend:
     executor: Executor
     measured: Callable[[str], Callable[[int, float], object]]
     """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
-    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=TRIAL))
+    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=SMOKE_TEST))
     _watchdog: Watchdog = field(init=False)
 
     def __post_init__(self) -> None:
         # Nobody waits for a prediction for longer than the time limit of a request.
-        self._watchdog = Watchdog(max(TRIAL, 2 * self.settings.timeout))
+        self._watchdog = Watchdog(max(SMOKE_TEST, 2 * self.settings.timeout))
 
     async def start(self) -> None:
         """Loads ONNX Runtime now: a later import would block the event loop."""
@@ -189,11 +189,11 @@ class InProcessBackend:
         self.children.close()
 
     def open(self, folder: Path) -> ServedVersion:
-        """Checks all files of a version, tries it, and loads it.
+        """Checks all files of a version, tests it in a child process, and loads it.
 
         Raises:
             ModelError: it is incomplete, damaged, not signed as required, cannot be loaded, or contradicts itself.
-            TrialError: the attempt crashed or took too long.
+            SmokeTestError: its smoke test crashed, or took too long.
         """
         limits, crashes = self.settings, self.settings.crashes
         # Refuses damaged versions, and those still being copied, without a child process.
@@ -208,10 +208,10 @@ class InProcessBackend:
                 "model again."
             )
         try:
-            self.children.call(try_version, folder, limits.trust)
+            self.children.call(smoke_test_version, folder, limits.trust)
         except EndedError:
-            raise TrialError(
-                f"opening {folder} and a first prediction crashed, or took more than {TRIAL:g} s. Export it again."
+            raise SmokeTestError(
+                f"opening {folder} and a first prediction crashed, or took more than {SMOKE_TEST:g} s. Export it again."
             ) from None
         model = open_version(folder, trusted=limits.trust)
         # The first call allocates memory; no request should have to wait for that.
@@ -231,9 +231,9 @@ class InProcessBackend:
         return InProcessVersion(model, batcher, see, maps)
 
 
-def try_version(folder: Path, trusted: Sequence[bytes]) -> None:
+def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> None:
     """Opens a version and predicts with it; raises an error if either fails."""
-    checks.trial(open_version(folder, trusted=trusted))
+    checks.smoke_test(open_version(folder, trusted=trusted))
 
 
 def complete(outputs: Outputs, content: Manifest) -> dict[str, Any]:

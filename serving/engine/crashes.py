@@ -1,4 +1,4 @@
-"""Graphs that pass their trial and still crash ONNX Runtime, or never end, on a later image.
+"""Graphs that pass their smoke test and still crash ONNX Runtime, or never end, on a later image.
 
 Clients retry, so the next worker would crash too, and take all other models down with it: the supervisor records which
 versions a worker was predicting with. A call that does not end cannot be stopped, so it crashes the process too.

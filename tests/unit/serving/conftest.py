@@ -28,7 +28,7 @@ class NoChildren:
 
 
 @pytest.fixture(autouse=True)
-def _trials_in_this_process(monkeypatch):
+def _smoke_tests_in_this_process(monkeypatch):
     """Avoids starting an interpreter for each version that is opened."""
     monkeypatch.setattr(backends, "ChildProcesses", NoChildren)
 

@@ -146,12 +146,12 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
     with pytest.raises(
         ModelError, match=r"computes probabilities as float32 \(4, 5\), its manifest says float32 \(4, 4\)"
     ):
-        checks.trial(model)
+        checks.smoke_test(model)
     model = SimpleNamespace(
         **vars(opened) | {"conversion": True}, predict=opened.predict, to_input=lambda _: np.zeros((5, 5, 1))
     )
     with pytest.raises(ModelError, match=r"converts an image to \(5, 5, 1\), and takes \(4, 3, 1\)"):
-        checks.trial(model)
+        checks.smoke_test(model)
 
 
 @pytest.mark.parametrize(

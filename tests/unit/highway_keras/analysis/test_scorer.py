@@ -12,7 +12,6 @@ from tests.unit.highway_keras.backend import array, scramble, slow_on_jax
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype("float32")
-SEQUENCES = RNG.normal(size=(5, 2, 4)).astype("float32")
 ZEROS = {"kernel_initializer": "zeros"}
 
 

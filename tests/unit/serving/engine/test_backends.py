@@ -11,7 +11,7 @@ from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
 from serving.engine.processes import ChildProcesses
 from serving.engine.settings import Settings
-from serving.errors import TrialError
+from serving.errors import SmokeTestError
 from tests import tiny_model
 from tests.endpoint import eventually
 
@@ -47,7 +47,7 @@ def test_a_graph_that_crashes_the_runtime_is_refused(repository):
     def open_it():
         try:
             made.open(repository / "endless" / "1")
-        except TrialError as error:
+        except SmokeTestError as error:
             errors.append(str(error))
 
     thread = threading.Thread(target=open_it)
@@ -69,6 +69,6 @@ def test_errors_are_reported_as_from_this_process(repository):
     with pytest.raises(manifest.ModelError, match=r"labels\.txt is damaged"):
         made.open(repository / "tiny" / "1")
     threading.Timer(0.5, made.interrupt).start()
-    # An endpoint that stops does not wait for a trial.
+    # An endpoint that stops does not wait for a smoke test.
     catalog.refresh()
     assert catalog.names() == []

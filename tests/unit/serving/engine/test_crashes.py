@@ -1,4 +1,4 @@
-"""Versions whose graph crashes a worker after its trial, or never ends."""
+"""Versions whose graph crashes a worker after its smoke test, or never ends."""
 
 import os
 import shutil
