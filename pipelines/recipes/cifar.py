@@ -9,9 +9,8 @@ Waypoints   the authors' log, CIFAR-10, test: 68.97% after 5,000 steps, 85.92 af
             after 100,500, 92.14 at the end (92.44 at most); CIFAR-100 ends at 68.09
 Sources     the authors' Caffe files. They record neither the scale of the contrast normalization (0.67 fits their loss
             before training best) nor whether the mean is per pixel or per channel
-Measured    Not in full: cifar10_19, first 10 epochs (5,000 steps), test: 64.16% (seed 0, mixed_bfloat16, 1.8 h on one
-            core of an AMD EPYC with avx512_bf16, Keras 3.15.1, TensorFlow 2.21; docs/results/cifar10). cifar100_19
-            only one cycle of ten epochs: 25.94% (seed 0; docs/results/cifar100)
+Measured    not in full; the first ten of 400 epochs of cifar10_19 in docs/results/cifar10, one cycle of ten epochs of
+            cifar100_19 in docs/results/cifar100
 """
 
 from pipelines.core.config import Augment, Config, ModelConfig, Preprocess, Provenance, Recipe

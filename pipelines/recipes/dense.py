@@ -13,9 +13,7 @@ Sources     the paper states SGD with momentum and an exponentially decaying lea
             (`--optimizer.learning-rate R --schedule.kind constant --epochs 2`, seed 0, two cores of an AMD EPYC)
 Measured    10 layers 97.70% of the test images (97.62 ± 0.07, n = 3, seeds 0 to 2), 100 layers 97.56%
             (97.52 ± 0.06, n = 3); 20 epochs, 21 to 24 s and 91 to 140 s, Keras 3.15.1, JAX 0.10.2, float32, two busy
-            cores of an Intel Xeon with avx512_bf16 and amx_bf16. 50 layers on MNIST 97.47%
-            (97.16 ± 0.32, n = 3), on CIFAR-100 21.52% (21.28 ± 0.29, n = 3), 50 epochs, 4 to 9 min each on a busy
-            core, otherwise the same (docs/results/gates)
+            cores of an Intel Xeon with avx512_bf16 and amx_bf16. 50 layers: docs/results/gates
 """
 
 from pipelines.core.config import Config, ModelConfig, Provenance, Recipe, Space
