@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.core.errors import UserError
-from pipelines.core.mirror import renamed
+from pipelines.core.sync import renamed
 from pipelines.core.url import Location, Url
 from pipelines.export.version import ASIDE
 from serving import manifest

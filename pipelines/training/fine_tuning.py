@@ -11,8 +11,8 @@ import keras
 from highway_keras import from_preset
 from highway_keras.models.trained_weights import pretrained
 from pipelines.core.errors import UserError
-from pipelines.core.mirror import renamed
 from pipelines.core.run import FILES, load_file, load_model, open_run
+from pipelines.core.sync import renamed
 from pipelines.core.url import Location, Url, fetch
 
 # The net before the first step, in the directory of a run that starts from another net.

@@ -10,9 +10,9 @@ from rich.table import Table
 from pipelines.analysis.analyze import PAGE, analyze
 from pipelines.core.console import say
 from pipelines.core.frozen import Count, Frozen
-from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
+from pipelines.core.sync import synced
 from pipelines.core.url import Location
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway analyze", Arguments.__doc__ or "")
     console = Console()
-    with mirrored(given.run) as run:
+    with synced(given.run) as run:
         folder, found = analyze(
             run, given.to, weights=given.weights, data=given.data, split=given.split, examples=given.examples,
             units=given.units, data_dir=given.data_dir, console=console,

@@ -8,9 +8,9 @@ from rich.table import Table
 
 from pipelines.core.console import say
 from pipelines.core.frozen import Frozen
-from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights, open_run
+from pipelines.core.sync import synced
 from pipelines.core.url import Location
 from pipelines.data.roots import refuse_unknown
 from pipelines.training import evaluation
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     given = parse(Arguments, arguments, "highway evaluate")
     if given.data is not None:
         refuse_unknown(given.data)
-    with mirrored(given.run) as run:
+    with synced(given.run) as run:
         _evaluate(given, run, Console())
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.core.frozen import Frozen
-from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
+from pipelines.core.sync import synced
 from pipelines.core.url import Location
 from pipelines.export.bucket import exported_to
 from pipelines.export.export import export, verify
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
     console = Console(stderr=True)
-    with mirrored(given.run) as run, exported_to(given.to) as to:
+    with synced(given.run) as run, exported_to(given.to) as to:
         if given.verify:
             with console.status(f"verifying {escape(str(given.run))}"):
                 folder, parity = verify(run, given.sign)

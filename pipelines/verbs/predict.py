@@ -10,8 +10,8 @@ import tyro
 from pydantic import Field, model_validator
 
 from pipelines.core.frozen import Frozen
-from pipelines.core.mirror import fetched
 from pipelines.core.parsing import parse
+from pipelines.core.sync import fetched
 from pipelines.core.url import Location, Url, location
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 

@@ -16,9 +16,9 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure
 from pipelines.core.frozen import Count, Frozen, NonNegative, read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
-from pipelines.core.mirror import mirrored
 from pipelines.core.parsing import every_option, parse, parse_over
 from pipelines.core.run import Record, refuse_existing
+from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> None:
         "track": given.track,
         "devices": given.devices,
     }
-    with mirrored(place) as path:
+    with synced(place) as path:
         run = resume(path, **options) if given.config is None else train(given.config, path, **options)
     say(console, _summary(run.record, place))
 

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from highway_keras import from_preset
-from pipelines.core import mirror
+from pipelines.core import sync
 from pipelines.core import url as urls
 from pipelines.core.run import open_run
 from pipelines.core.url import Url, fetch
@@ -40,11 +40,11 @@ STATE = f"runs/x/{NEWEST.as_posix()}"
 # Writes the files of training, checkpoint after checkpoint, until it is killed.
 ENDLESS = """
 import itertools, sys
-from pipelines.core import mirror
+from pipelines.core import sync
 from pipelines.core.files import write_text
 from pipelines.core.url import Url
-mirror.PERIOD = 0.01
-with mirror.mirrored(Url(sys.argv[1])) as run:
+sync.PERIOD = 0.01
+with sync.synced(Url(sys.argv[1])) as run:
     for step in itertools.count():
         for name in ("metrics.csv", "best.keras", "run.json", "checkpoint/state.npz"):
             write_text(run / name, str(step))
@@ -57,7 +57,7 @@ def _own_place(bucket, monkeypatch, tmp_path):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(mirror, "PERIOD", 0.1)
+    monkeypatch.setattr(sync, "PERIOD", 0.1)
     # Figures take a quarter of the time.
     monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
     urls._store.cache_clear()

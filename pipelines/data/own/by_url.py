@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pipelines.core.cached_copy import download, locked_copy, update
 from pipelines.core.errors import UserError
-from pipelines.core.mirror import renamed
+from pipelines.core.sync import renamed
 from pipelines.core.url import Stored, Url, is_url
 from pipelines.data.own import tables
 from pipelines.data.roots import TABLES, unpinned

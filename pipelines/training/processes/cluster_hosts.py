@@ -18,8 +18,8 @@ from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.frozen import read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
-from pipelines.core.mirror import mirrored
 from pipelines.core.run import Record
+from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.training import signals
 from pipelines.training.processes.host import HostTask, train_together
@@ -220,7 +220,7 @@ def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
     os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
     errors = io.StringIO()
     try:
-        with redirect_stderr(errors), mirrored(task.log) if hosts.leads else nullcontext(task.log) as log:
+        with redirect_stderr(errors), synced(task.log) if hosts.leads else nullcontext(task.log) as log:
             train_together(task.model_copy(update={"log": log}), hosts, Console(file=io.StringIO()))
     except LostHostError:
         return "lost"

@@ -24,7 +24,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
-from pipelines.core.mirror import mirrored, renamed
+from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
 from pipelines.training import signals
 from pipelines.training.processes.task import Task, perform
@@ -128,7 +128,7 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         SystemExit: the child has reported an error, was stopped or was killed; the status is passed on.
         UserError: the run could not be downloaded or uploaded.
     """
-    with mirrored(task.place) if hosts.leads else nullcontext(task.folder) as folder:
+    with synced(task.place) if hosts.leads else nullcontext(task.folder) as folder:
         _train_in_child(task.model_copy(update={"folder": folder}), hosts, console)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core import mirror as module
+from pipelines.core import sync as module
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.core.mirror import fetched, mirrored
+from pipelines.core.sync import fetched, synced
 from pipelines.core.url import Url
 from tests.dying_store import dying
 
@@ -21,7 +21,7 @@ numbers = itertools.count()
 @pytest.fixture
 def url():
     """A place of its own in memory."""
-    return Url(f"memory://mirrored-{next(numbers)}/runs/x")
+    return Url(f"memory://synced-{next(numbers)}/runs/x")
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ def _by_hand(monkeypatch):
 
 @pytest.fixture
 def push(monkeypatch):
-    """A function that uploads the changes of the mirror that was made last."""
-    made, start = [], module._Mirror.start
+    """A function that uploads the changes of the folder that was synced last."""
+    made, start = [], module._Sync.start
 
     def noted(self):
         made.append(self)
@@ -42,7 +42,7 @@ def push(monkeypatch):
     def push():
         made[-1].push()
 
-    monkeypatch.setattr(module._Mirror, "start", noted)
+    monkeypatch.setattr(module._Sync, "start", noted)
     return push
 
 
@@ -72,20 +72,20 @@ def write(path, step):
 
 
 def test_a_path_stays_what_it_is(tmp_path):
-    with mirrored(tmp_path / "run") as run:
+    with synced(tmp_path / "run") as run:
         assert run == tmp_path / "run"
     with fetched(tmp_path / "file") as path:
         assert path == tmp_path / "file"
 
 
 def test_a_run_is_uploaded_at_the_end_and_downloaded_at_the_start(url):
-    with mirrored(url) as run:
+    with synced(url) as run:
         assert run.name == "x"
         save(run, 1)
         (run / ".state-1.npz").touch()
     assert contents(url) == {"metrics.csv": "1\n", "best.keras": "1", "run.json": "1", "checkpoint/state.npz": "1"}
     assert not run.parent.exists()
-    with mirrored(url) as run:
+    with synced(url) as run:
         assert (run / "metrics.csv").read_text() == "1\n"
         save(run, 2)
         (run / "best.keras").unlink()
@@ -96,17 +96,17 @@ def test_a_run_is_uploaded_at_the_end_and_downloaded_at_the_start(url):
 
 
 def test_nothing_is_uploaded_unless_it_has_changed(url, monkeypatch):
-    with mirrored(url) as run:
+    with synced(url) as run:
         save(run, 1)
     monkeypatch.setattr(Url, "put", None)
-    with mirrored(url):
+    with synced(url):
         pass
 
 
 def test_the_previous_checkpoint_is_not_uploaded_again(url, push, monkeypatch):
     sent, put = [], Url.put
     monkeypatch.setattr(Url, "put", lambda self, path: (sent.append(self.name), put(self, path)))
-    with mirrored(url) as run:
+    with synced(url) as run:
         save(run, 1)
         push()
         save(run, 2)
@@ -119,7 +119,7 @@ def test_the_previous_checkpoint_is_not_uploaded_again(url, push, monkeypatch):
 
 @pytest.mark.parametrize("operations", range(16))
 def test_whenever_the_store_dies_the_checkpoint_refers_to_nothing_that_is_missing(url, push, operations):
-    with pytest.raises(UserError, match="the store is gone"), dying(operations), mirrored(url) as run:  # noqa: PT012
+    with pytest.raises(UserError, match="the store is gone"), dying(operations), synced(url) as run:  # noqa: PT012
         for step in (1, 2, 3):
             save(run, step)
             push()
@@ -143,7 +143,7 @@ def test_what_is_saved_during_an_upload_waits_for_the_next_one(url, push, monkey
         monkeypatch.setattr(Url, "put", put)
         save(run, 2)
 
-    with mirrored(url) as run:
+    with synced(url) as run:
         save(run, 1)
         monkeypatch.setattr(Url, "put", put_and_save)
         push()
@@ -154,7 +154,7 @@ def test_what_is_saved_during_an_upload_waits_for_the_next_one(url, push, monkey
 
 def test_an_upload_that_fails_is_tried_again(url, monkeypatch, capsys):
     monkeypatch.setattr(module, "PERIOD", 0.01)
-    with mirrored(url) as run:
+    with synced(url) as run:
         with dying(1) as failures:
             save(run, 1)
             while len(failures) < 3:
@@ -165,7 +165,7 @@ def test_an_upload_that_fails_is_tried_again(url, monkeypatch, capsys):
 
 
 def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
-    with pytest.raises(UserError) as raised, dying(1), mirrored(url) as run:
+    with pytest.raises(UserError) as raised, dying(1), synced(url) as run:
         save(run, 1)
     assert (run / "checkpoint" / "state.npz").read_text() == "1"
     assert f"aws s3 sync {run} {url}" in str(raised.value)
@@ -173,13 +173,13 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
 
 def test_an_error_of_the_block_is_not_lost(url):
     expected = pytest.raises(UserError, match=r"diverged\. In addition, the store is gone\.")
-    with expected, dying(0), mirrored(url) as run:
+    with expected, dying(0), synced(url) as run:
         save(run, 1)
         raise UserError("diverged.")
 
 
 def test_a_download_that_fails_uploads_nothing(url, monkeypatch):
-    with mirrored(url) as run:
+    with synced(url) as run:
         save(run, 1)
     before = contents(url)
 
@@ -189,18 +189,18 @@ def test_a_download_that_fails_uploads_nothing(url, monkeypatch):
         raise UserError("gone")
 
     monkeypatch.setattr(module, "fetch", fail)
-    with pytest.raises(UserError, match="gone"), mirrored(url):
+    with pytest.raises(UserError, match="gone"), synced(url):
         pass
     assert contents(url) == before
 
 
 def test_messages_name_the_url(url, capsys):
-    with suppress(StoppedError), mirrored(url) as run:
+    with suppress(StoppedError), synced(url) as run:
         sys.stdout.write(f"run directory {run}\n")
         sys.stderr.write(f"{run / 'report.md'}\n")
         raise StoppedError(f"resume {run}", 2) from None
     assert capsys.readouterr() == (f"run directory {url}\n", f"{url}/report.md\n")
-    with pytest.raises(UserError, match=f"^there is no {url}$"), mirrored(url) as run:
+    with pytest.raises(UserError, match=f"^there is no {url}$"), synced(url) as run:
         raise UserError(f"there is no {run}")
 
 
@@ -213,10 +213,10 @@ def test_a_file_is_a_copy_for_a_while(url):
     assert not path.exists()
 
 
-def test_a_single_file_is_mirrored(url):
+def test_a_single_file_is_synced(url):
     log = url.with_name(".x.log")
     log.write_bytes(b"first\n")
-    with mirrored(log) as path, path.open("a") as file:
+    with synced(log) as path, path.open("a") as file:
         file.write("second\n")
     assert log.read_text() == "first\nsecond\n"
     assert isinstance(path, Path)

@@ -32,7 +32,7 @@ class _Stamp(NamedTuple):
     inode: int
 
 
-class _Mirror:
+class _Sync:
     """Uploads the changes of a local file or folder.
 
     Args:
@@ -124,7 +124,7 @@ class _Mirror:
 
 
 @contextmanager
-def mirrored(place: Location) -> Iterator[Path]:
+def synced(place: Location) -> Iterator[Path]:
     """Yields a run directory, or a file, as a local one: a path as it is; of a URL, a copy whose changes are uploaded.
 
     Messages name the URL while the block runs. Nothing is downloaded or uploaded if nothing is there.
@@ -136,32 +136,32 @@ def mirrored(place: Location) -> Iterator[Path]:
         UserError: the store cannot be used. Files that could not be uploaded are kept, and the message says where.
 
     Example:
-        with mirrored(Url("s3://bucket/runs/demo")) as run:
+        with synced(Url("s3://bucket/runs/demo")) as run:
             evaluate(run)
     """
     if isinstance(place, Path):
         yield place
         return
     root = Path(tempfile.mkdtemp(prefix="highway-"))
-    mirror = _Mirror(root / place.name, place)
+    sync = _Sync(root / place.name, place)
     failure: Exception | None = None
     kept = False
     try:
         with renamed(root, place.parent):
-            mirror.start()
-            yield mirror.local
+            sync.start()
+            yield sync.local
     except Exception as error:
         failure = error
         raise
     finally:
         try:
-            mirror.finish()
+            sync.finish()
         except UserError as error:
             kept = True
             before = f"{failure} In addition, " if failure else ""
             raise UserError(
-                f"{before}{error} The newest files are on this machine only, in {mirror.local}. Upload it, for "
-                f"example with: aws s3 sync {mirror.local} {place}"
+                f"{before}{error} The newest files are on this machine only, in {sync.local}. Upload it, for "
+                f"example with: aws s3 sync {sync.local} {place}"
             ) from error
         finally:
             if not kept:
