@@ -29,7 +29,7 @@ from benchmarks import data, serving
 from benchmarks.health import ATTACKS, post
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
-from benchmarks.unstable import DAMAGE, Endpoint, Repository
+from benchmarks.unstable_endpoint import DAMAGE, Endpoint, Repository
 from serving.engine.settings import Settings
 from serving.http.connections import UNREAD
 from serving.model import open_version

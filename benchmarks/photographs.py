@@ -67,8 +67,8 @@ def _predicted(model: Model, photograph: Photograph, images: np.ndarray) -> np.n
 
 
 def _file(image: np.ndarray, times: int = 1, form: str = "PNG", **settings: int) -> bytes:
-    picture = Image.fromarray(image)
-    large = picture.resize((picture.width * times, picture.height * times), Image.Resampling.BICUBIC)
+    small = Image.fromarray(image)
+    large = small.resize((small.width * times, small.height * times), Image.Resampling.BICUBIC)
     file = io.BytesIO()
     large.save(file, form, **settings)
     return file.getvalue()

@@ -3,7 +3,7 @@
 import json
 
 from benchmarks.faults import LOST, Tally, _judge
-from benchmarks.unstable import Endpoint
+from benchmarks.unstable_endpoint import Endpoint
 
 
 def test_the_log_tells_accepted_requests_from_those_that_came_too_late(tmp_path):

@@ -191,10 +191,10 @@ def with_pixels(png, compressed, crc=0):
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 def test_pillow_is_not_needed_for_a_large_plain_png(mode, monkeypatch):
-    picture = Image.fromarray(pixels((1100, 1301, 4))).convert(mode)
-    encoded = saved(picture, "PNG", compress_level=1)
+    image = Image.fromarray(pixels((1100, 1301, 4))).convert(mode)
+    encoded = saved(image, "PNG", compress_level=1)
     monkeypatch.setattr(ImageFile.ImageFile, "load", None)
-    expected = np.asarray(picture.convert("RGBA").convert("RGBa").reduce(2).convert("RGBA"))
+    expected = np.asarray(image.convert("RGBA").convert("RGBa").reduce(2).convert("RGBA"))
     np.testing.assert_array_equal(decode(encoded, "a"), expected)
 
 
