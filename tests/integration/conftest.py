@@ -1,16 +1,20 @@
-"""A trained run that is evaluated and analysed, and exported versions, each made once for all modules.
+"""A trained run that is evaluated and analysed, and exported versions, each made once for all modules; and commands.
 
 pytest reads this file before it starts its workers, which therefore do not wait for an import of TensorFlow here.
 """
 
 import io
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +51,27 @@ def exported(shared, mnist_5k):
             export(run.path, folder / "models" / "tiny", data_dir=mnist_5k, conversion=kind)
 
     return shared("exported", make) / "models" / "tiny"
+
+
+@pytest.fixture
+def started():
+    """A function that starts Python with words in a folder; processes that still run after the test are killed."""
+    running = []
+
+    def start(folder, *words):
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()

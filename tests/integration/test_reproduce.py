@@ -2,11 +2,8 @@
 
 import csv
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +20,6 @@ from tests.pages import unwrapped
 from tests.shallow_study import shallow
 from tests.toy_data import ToyData, toy_config
 
-ROOT = Path(__file__).parents[2]
 SEARCHES = [name for name in studies.names() if studies.get(name).search]
 """The studies whose settings are drawn at random."""
 
@@ -34,28 +30,14 @@ def toy(shared):
 
 
 @pytest.fixture
-def start(toy, tmp_path, monkeypatch):
-    """A function that starts `highway reproduce`; processes that still run after the test are killed."""
+def start(toy, tmp_path, monkeypatch, started):
+    """A function that starts `highway reproduce`."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(toy))
-    running = []
 
     def run(*words, program=("-m", "pipelines")):
-        process = subprocess.Popen(
-            [sys.executable, *program, "reproduce", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        running.append(process)
-        return process
+        return started(tmp_path, *program, "reproduce", *words)
 
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    return run
 
 
 def running_processes(folder):

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,27 +84,9 @@ def search_of(toy, folder):
 
 
 @pytest.fixture
-def start(toy):
-    """A function that starts `highway tune`; processes still running at the end of the test are killed."""
-    running = []
-
-    def run(*words):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "tune", "toy.json", *words],
-            cwd=toy,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        running.append(process)
-        return process
-
-    yield run
-    for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+def start(toy, started):
+    """A function that starts `highway tune`."""
+    return partial(started, toy, "-m", "pipelines", "tune", "toy.json")
 
 
 def workers(folder):
