@@ -1,5 +1,6 @@
 """OpenAPI descriptions of the routes that read and write their bodies themselves."""
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -189,7 +190,7 @@ def operation(
 
     Args:
         response: schemas by content type, or None where FastAPI derives them.
-        path: path of the route, with the names of its parameters.
+        path: path of the route, with the names of its parameters, which `_PARAMETERS` describes.
         body: schemas by content type, or None for a request without a body.
         text: describes the response.
     """
@@ -204,9 +205,9 @@ def operation(
         responses["200"] = {"description": text, "content": response}
     described: dict[str, Any] = {
         "parameters": [
-            {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
-            for name, (text, schema) in _PARAMETERS.items()
-            if f"{{{name}}}" in path
+            {"name": name, "in": "path", "required": True, "description": meaning, "schema": schema}
+            for name in re.findall(r"{(\w+)}", path)
+            for meaning, schema in [_PARAMETERS[name]]
         ],
         "responses": responses,
     }

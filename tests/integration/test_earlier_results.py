@@ -131,6 +131,18 @@ def test_predictions_are_found_complete_and_made_again(unpacked, capsys):
         np.testing.assert_allclose(again[name][0].as_py(), before[name][0].as_py(), atol=1e-5)
 
 
+def test_predictions_whose_parts_were_not_joined_are_completed(unpacked, capsys):
+    out = Path("predictions.parquet")
+    before, parts = pq.read_table(out), Path(".predictions.parquet.parts")
+    parts.mkdir()
+    (parts / "job.json").write_bytes(before.schema.metadata[b"job"])
+    out.rename(parts / "00000000.parquet")
+    assert main(PREDICT) == 0
+    assert "with 1 image" in capsys.readouterr().out
+    assert pq.read_table(out).equals(before)
+    assert not parts.exists()
+
+
 @pytest.mark.slow
 def test_a_version_with_int8_is_verified(unpacked, capsys):
     assert main(["export", "models/digits", "--verify"]) == 0
