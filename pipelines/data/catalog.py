@@ -106,8 +106,8 @@ def open_folder(folder: Path) -> tfds.core.DatasetBuilder:
     """
     if not (folder / INFO).is_file() and folder.is_relative_to(user_cache()):
         raise UserError(
-            f"the prepared images in '{folder}' are no longer in the cache. Prepare your data again, with the same "
-            "--image-size: `highway data prepare PATH` writes unchanged data to the same folder."
+            f"the prepared data in '{folder}' are no longer in the cache. Prepare your data again, with the same "
+            "--image-size or --target: `highway data prepare PATH` writes unchanged data to the same folder."
         )
     if not (folder / INFO).is_file():
         raise UserError(

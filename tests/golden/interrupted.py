@@ -15,7 +15,7 @@ from tests.golden.artefacts import LEFT_OUT, TINY, completed, highway, stop
 STEPS = ["--checkpoint-steps", "1"]
 CONV = ["train", "mnist_conv_16", *TINY, "--model.width", "2", "--epochs", "2", "--validation", "0", *STEPS]
 CONV += ["--preprocess.mean", "pixel", "--augment.pad", "2", "--optimizer.ema", "0.9", "--optimizer.clip-norm", "1"]
-FACTOR = ["train", "factor", "--model.width", "4", "--epochs", "1", *STEPS]
+FACTOR = ["train", "factor", "--model.width", "4", "--epochs", "6", *STEPS]
 RUNS = {"conv": CONV, "factor": FACTOR}
 TUNE = ["tune", "mnist_dense_50", *TINY, "--model.depth", "3", "--steps-per-execution", "1"]
 TUNE += ["--search.learning-rate", "0.001", "0.1", "--search.transform-bias", "-4", "-1"]

@@ -85,7 +85,7 @@ def test_what_is_gone_from_the_cache_can_be_prepared_again(tmp_path, console):
     folder = shapes.write(tmp_path / "shapes", 4)
     prepared = resolved(config(folder), None, console).data
     shutil.rmtree(tmp_path / "cache")
-    with pytest.raises(UserError, match=r"no longer in the cache.*highway data prepare PATH"):
+    with pytest.raises(UserError, match=r"no longer in the cache.*--image-size or --target: `highway data"):
         sources.describe(prepared)
     assert resolved(config(folder), None, console).data == prepared
     assert sum(sources.describe(prepared).counts.values()) == 12
