@@ -144,7 +144,7 @@ def _own(run: Run, data_dir: Path | None, console: Console) -> _Found:
     info = sources.describe(config.data, data_dir, config.validation, config.subset)
     if (info.version, info.labels, info.shape) != (record.version, record.labels, record.shape):
         raise UserError(
-            f"{run.path} was trained on {record.name} {record.version}, and the data found is {info.name} "
+            f"{run.path} was trained on {record.name} {record.version}, but the data found is {info.name} "
             f"{info.version}. Point --data-dir at the former."
         )
     examples = sources.load(config.data, "test", data_dir, config.validation, config.subset)

@@ -92,7 +92,7 @@ def rebuilt(run: Run, options: Options) -> tuple[keras.Model, keras.Model]:
     if DataRecord(**dataclasses.asdict(info)) != known:
         raise UserError(
             f"{run.path} was trained on {known.name} {known.version} with {known.counts}, "
-            f"and the data found is {info.name} {info.version} with {info.counts}. Point --data-dir at the former."
+            f"but the data found is {info.name} {info.version} with {info.counts}. Point --data-dir at the former."
         )
     devices.check(config, options.devices)
     precision: Policy = run.record.precision.policy

@@ -121,7 +121,7 @@ def test_the_tutorial_on_own_images(serve, tmp_path, monkeypatch, capsys):
     assert "test images right" in said
     assert "highway serve models" in said
     run = open_run(tmp_path / "runs" / "shapes")
-    assert (run.config.epochs, run.config.image_fit, run.record.state) == (8, "pad", "finished")
+    assert (run.config.epochs, run.config.image_fit, run.record.state) == (3, "pad", "finished")
     content = manifest.read(tmp_path / "models" / "shapes" / "1")
     assert (content.labels, content.pictures) == (tuple(names["SIDES"]), "padded")
     assert content.temperature > 0

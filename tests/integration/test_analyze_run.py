@@ -192,7 +192,7 @@ def test_a_run_that_cannot_be_analysed_is_refused_with_the_reason(trained_run, t
     monkeypatch.setattr("pipelines.data.sources.load", refuse_empty)
     other = DataInfo("other", "2.0.0", (8, 8, 1), ("a", "b"), {"train": 1, "validation": 1, "test": 1})
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
-    assert "and the data found is other 2.0.0" in error_of(capsys, trained_run)
+    assert "but the data found is other 2.0.0" in error_of(capsys, trained_run)
     assert "with 2 classes: name other data" in error_of(capsys, trained_run, "--data", "other")
 
 

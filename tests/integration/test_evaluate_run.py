@@ -69,7 +69,7 @@ def test_other_data_is_refused(trained_run, monkeypatch, capsys):
     ToyData().install(monkeypatch)
     other = DataInfo("toy", "2.0.0", (8, 8, 1), ("nw", "ne", "sw", "se"), {"train": 1, "validation": 1, "test": 1})
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: other)
-    assert "and the data found is" in error_of(capsys, trained_run)
+    assert "but the data found is" in error_of(capsys, trained_run)
 
 
 def test_a_read_only_run_is_refused_before_anything_is_computed(trained_run, monkeypatch, capsys):

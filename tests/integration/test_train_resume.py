@@ -272,7 +272,7 @@ def test_another_version_is_refused_by_name(killed):
 
 def test_other_data_is_refused(killed, monkeypatch):
     ToyData(side=28, validation=False).install(monkeypatch)
-    refused(killed, "and the data found is")
+    refused(killed, "but the data found is")
 
 
 def test_another_backend_is_refused(killed):
