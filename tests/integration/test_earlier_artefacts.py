@@ -6,7 +6,6 @@ writes them.
 
 import csv
 import json
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.signature import public_key
 from tests.endpoint import LoadedClient
+from tests.golden.archives import enter
 from tests.golden.artefacts import TUNE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,11 +35,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 @pytest.fixture(params=sorted(GOLDEN.glob("*.tar.xz")), ids=lambda path: path.name.partition(".")[0])
 def artefacts(request, tmp_path, monkeypatch, mnist_5k):
     """The unpacked archive, as the current folder."""
-    with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path, filter="data")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(mnist_5k))
-    return tmp_path
+    return enter(request.param, tmp_path, mnist_5k, monkeypatch)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ archives.
 """
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from pipelines.tuning.ask_tell import AskTell
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.verbs.cli import main
 from pipelines.verbs.tune import parse_tune
+from tests.golden.archives import enter
 from tests.golden.interrupted import SEARCHES
 
 ARCHIVES = Path(__file__).parents[1] / "golden" / "interrupted"
@@ -25,11 +25,7 @@ ARCHIVES = Path(__file__).parents[1] / "golden" / "interrupted"
 @pytest.fixture(params=sorted(ARCHIVES.glob("*.tar.xz")), ids=lambda path: path.name.partition(".")[0])
 def unpacked(request, tmp_path, monkeypatch, mnist_5k):
     """The unpacked archive, as the current folder."""
-    with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path, filter="data")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(mnist_5k))
-    return tmp_path
+    return enter(request.param, tmp_path, mnist_5k, monkeypatch)
 
 
 @pytest.mark.parametrize("name", [pytest.param("conv", marks=pytest.mark.slow), "factor"])
