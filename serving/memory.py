@@ -1,4 +1,4 @@
-"""Limits how much freed memory the C library keeps.
+"""Sets how much freed memory the C library keeps: little in an endpoint, all in a training process.
 
 Loading a version fragments the memory that the previous one leaves behind: an endpoint would grow with every version
 that it serves.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_NEVER = 2**31 - 1
 # Blocks of at least LARGE bytes are mapped separately and returned when freed. The arrays of an image, 4 MB at most,
 # come from the heap, of which up to KEPT bytes stay: new memory for each of the 40 arrays of an image would take longer
 # than computing them.
@@ -29,6 +30,21 @@ def one_heap() -> None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, LARGE)
         mallopt(_M_TRIM_THRESHOLD, KEPT)
+
+
+def keep_freed() -> None:
+    """Keeps freed memory for later allocations, with glibc, until the process ends.
+
+    Training steps allocate and free the same large arrays. Mapped anew in every step, each of their pages costs a fault
+    when it is first written: a fifth of a step, if its gradients take tens of megabytes (docs/depth.md).
+
+    Example:
+        keep_freed()
+        model.fit(images, labels)
+    """
+    if (mallopt := _from_glibc("mallopt")) is not None:
+        mallopt(_M_MMAP_THRESHOLD, _NEVER)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def give_back() -> None:

@@ -1,8 +1,8 @@
 """The net with `highway_keras.HighwayStack`, on the backend in KERAS_BACKEND.
 
-The option "devices" trains like `highway train` trains deep nets on JAX: one program runs several steps, and each batch
-is split across all devices, whose number on a CPU is set by XLA_FLAGS. The option "loop" trains the net in PyTorch's
-loop instead of in `fit`.
+The option "devices" trains like `highway train` on JAX: one program runs several steps, and each batch is split across
+the devices that suit the stack, whose number on a CPU is set by XLA_FLAGS. The option "loop" trains the net in
+PyTorch's loop instead of in `fit`.
 """
 
 import os
@@ -37,7 +37,9 @@ def start(task: str) -> Train:
     if "devices" in problem.options:
         import jax
 
-        model = MultiStepModel(inputs, outputs, devices=device_count(BATCH, jax.device_count()))
+        model = MultiStepModel(
+            inputs, outputs, devices=device_count(BATCH, jax.device_count(), (problem.depth, problem.width))
+        )
     else:
         model = keras.Model(inputs, outputs)
     entry.set_weights([weights["entry_kernel"], weights["entry_bias"]])

@@ -122,7 +122,7 @@ class HighwayStack(AffineHighway):
         )
         self._elementwise = self.activation in DERIVATIVES or _is_elementwise(self.activation, self._gate_dtype)
         self.rematerialize = rematerialize
-        if rematerialize and not self._math.has_gradient:
+        if rematerialize and not LayerMath(self.activation, self.gate_activation, self.compute_dtype).has_gradient:
             raise ValueError(
                 "`rematerialize` needs activations whose derivative is known from their output: linear, relu, "
                 f"leaky_relu, elu, tanh, sigmoid, hard_sigmoid. Received: activation={self.activation}, "
@@ -193,21 +193,18 @@ class HighwayStack(AffineHighway):
         """Creates a stack from its config, or from that of a `Highway` layer with a `depth`."""
         return super().from_config({name: value for name, value in config.items() if name not in UNUSED})
 
-    @property
-    def _math(self) -> LayerMath:
-        return layer_math(self.activation, self.gate_activation, self.compute_dtype)
-
     def _math_for(self, inputs: Any) -> LayerMath:
         """Returns the maths of one layer; an activation that mixes elements is wrapped to receive the inputs' shape."""
+        math = layer_math(self.activation, self.gate_activation, self.compute_dtype, inputs.shape[-1])
         if self._elementwise:
-            return self._math
+            return math
         shape = ops.shape(inputs)
 
         def as_single_layers(sums: Any) -> Any:
-            block = self._activated(ops.reshape(self._math.leave(sums), shape))
-            return self._math.enter(ops.reshape(block, (-1, shape[-1])))
+            block = self._activated(ops.reshape(math.leave(sums), shape))
+            return math.enter(ops.reshape(block, (-1, shape[-1])))
 
-        return replace(self._math, activation=as_single_layers)
+        return replace(math, activation=as_single_layers)
 
     def _stacked_weights(self, math: LayerMath) -> Weights:
         kernels = math.joined(self.kernel, self.transform_kernel)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from rich.console import Console
 
 from pipelines.core import environment
+from serving import memory
 
 DEVICES_VARIABLE = "JAX_NUM_CPU_DEVICES"
 # The older name of this setting; JAX refuses both together.
@@ -28,7 +29,8 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     only if the import fails.
 
     On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs. On
-    TensorFlow, it is split if several devices are needed and there is no GPU.
+    TensorFlow, it is split if several devices are needed and there is no GPU, and freed memory is left to TensorFlow,
+    whose steps gain nothing if the process keeps it.
 
     Args:
         devices: minimum number of devices.
@@ -45,6 +47,8 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     if chooses:
         # JAX has read it, and processes that this one starts may have another number of cores.
         del os.environ[DEVICES_VARIABLE]
+    if not on_tensorflow:
+        memory.keep_freed()
     # A user's keras.json must not change what a recipe computes.
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)

@@ -189,7 +189,7 @@ def _model(
     if devices is not None:
         count = placement.fitting(config.batch_size, devices)
     elif stack and not accelerated and not has_state and not own and placement.processes() == 1:
-        count = device_count(config.batch_size, placement.available(), stack.depth)
+        count = device_count(config.batch_size, placement.available(), (stack.depth, stack.kernel.shape[-1]))
     else:
         count = 1
     several = count * placement.processes() > 1

@@ -18,6 +18,8 @@ FEWEST_EXAMPLES = 32
 # In shallow nets, devices wait for each other longer than they save. With layers of 50 units, two devices are slower
 # than one at 10 layers and faster at 30 (`make bench BENCH=dense`).
 FEWEST_LAYERS = 16
+# The products of wide layers keep all cores busy by themselves, and each device would update all weights.
+MOST_UNITS = 150
 # Elements up to which copying a gradient is faster than a separate exchange.
 SMALL = 65_536
 
@@ -119,18 +121,19 @@ def _averaging() -> Callable[[Any], Any]:
     return identity
 
 
-def device_count(batch_size: int, available: int, depth: int | None = None) -> int:
+def device_count(batch_size: int, available: int, stack: tuple[int, int] | None = None) -> int:
     """Returns the number of devices for a batch: as many as divide it evenly with enough work for each.
 
     Args:
         batch_size: examples per step.
         available: number of devices.
-        depth: layers of the stack; with fewer than `FEWEST_LAYERS`, one device is faster. None for any deep stack.
+        stack: depth and units of the stack; with fewer than `FEWEST_LAYERS` or more than `MOST_UNITS`, one device is
+            faster. None for a deep and narrow one.
 
     Example:
-        device_count(128, available=16, depth=100)  # 4, of 32 examples each
+        device_count(128, available=16, stack=(100, 50))  # 4, of 32 examples each
     """
-    if depth is not None and depth < FEWEST_LAYERS:
+    if stack and (stack[0] < FEWEST_LAYERS or stack[1] > MOST_UNITS):
         return 1
     fitting = [count for count in range(1, available + 1) if batch_size % count == 0]
     return max(count for count in fitting if count == 1 or batch_size // count >= FEWEST_EXAMPLES)

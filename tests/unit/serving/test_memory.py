@@ -1,4 +1,6 @@
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,30 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+
+FREED = """
+import numpy as np
+from serving import memory
+from tests.unit.serving.test_memory import resident
+
+{call}
+array = np.ones(10**7)
+held = resident()
+del array
+print(held - resident())
+"""
+
+
+@needs_glibc
+@pytest.mark.parametrize(("call", "returned"), [("", 80e6), ("memory.keep_freed()", 0)])
+def test_a_process_can_keep_large_arrays_that_it_freed(call, returned):
+    script = FREED.format(call=call)
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert int(found) == pytest.approx(returned, abs=1e6)
+
+
+@needs_glibc
 def test_free_memory_is_returned_to_the_system():
     # Small enough to come from the heap; the last one keeps it from shrinking by itself.
     arrays = [np.ones(8192) for _ in range(1600)]

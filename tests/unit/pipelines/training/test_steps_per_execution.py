@@ -8,7 +8,7 @@ import highway_keras
 from pipelines.core.config import ModelConfig
 from pipelines.training import net
 from pipelines.training.data_parallel import DataParallelModel
-from pipelines.training.steps_per_execution import FEWEST_LAYERS, MultiStepModel, device_count
+from pipelines.training.steps_per_execution import FEWEST_LAYERS, MOST_UNITS, MultiStepModel, device_count
 from tests.toy_data import ToyData, toy_config
 
 BATCH = 64
@@ -21,8 +21,9 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains on 
 )
 def test_a_batch_is_divided_evenly_and_not_too_finely(batch_size, available, taken):
     assert device_count(batch_size, available) == taken
-    assert device_count(batch_size, available, FEWEST_LAYERS) == taken
-    assert device_count(batch_size, available, FEWEST_LAYERS - 1) == 1
+    assert device_count(batch_size, available, (FEWEST_LAYERS, MOST_UNITS)) == taken
+    assert device_count(batch_size, available, (FEWEST_LAYERS - 1, MOST_UNITS)) == 1
+    assert device_count(batch_size, available, (FEWEST_LAYERS, MOST_UNITS + 1)) == 1
 
 
 @on_jax
