@@ -20,7 +20,7 @@ _CONNECTIONS = (1, 8, 16, 64)
 # End of the names of measures of how many digits are found.
 _ONE = ": found as one digit"
 # The contestants whose ratio to the fastest peer is shown.
-_FASTEST = ("ours, TensorFlow", "ours, JAX, as highway train")
+_FASTEST = ("ours, TensorFlow", "ours, JAX, one device per core")
 
 
 def update(folder: Path, results: Path) -> None:

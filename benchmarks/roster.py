@@ -31,14 +31,14 @@ KERAS = Contestant(
     because="Keras recurses once per layer and fails from about 950, and compilation grows with depth",
 )
 OURS_JAX = Contestant("ours, JAX", "ours_stack", variables=JAX, ours=True)
-OURS_JAX_TRAIN = Contestant(
-    "ours, JAX, as highway train",
+OURS_JAX_CORES = Contestant(
+    "ours, JAX, one device per core",
     "ours_stack",
     options=("devices",),
     variables={**JAX, "XLA_FLAGS": f"--xla_force_host_platform_device_count={CORES}"},
     ours=True,
 )
-OURS_JAX_CACHED = replace(OURS_JAX_TRAIN, name="ours, JAX, as highway train, compilation cache", cached=True)
+OURS_JAX_CACHED = replace(OURS_JAX_CORES, name="ours, JAX, one device per core, compilation cache", cached=True)
 OURS_TORCH = Contestant("ours, PyTorch", "ours_stack", variables={"KERAS_BACKEND": "torch"}, ours=True)
 OURS_TORCH_LOOP = replace(OURS_TORCH, name="ours, PyTorch, in PyTorch's loop", options=("loop",))
 OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variables=TENSORFLOW, ours=True)
@@ -47,7 +47,7 @@ OURS_TENSORFLOW = Contestant("ours, TensorFlow", "ours_stack", "project", variab
 DENSE = tuple(
     replace(contestant, variables={**contestant.variables, **KEPT})
     for contestant in (
-        *(NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_TRAIN),
+        *(NUMPY, TORCH, TORCH_COMPILED, FLAX, FLAX_CACHED, KERAS, OURS_JAX, OURS_JAX_CACHED, OURS_JAX_CORES),
         *(OURS_TENSORFLOW, OURS_TORCH, OURS_TORCH_LOOP),
     )
 )

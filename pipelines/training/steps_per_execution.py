@@ -111,6 +111,10 @@ def _averaging() -> Callable[[Any], Any]:
         return values
 
     def mean(_: None, gradients: Any) -> tuple[Any]:
+        if jax.lax.axis_size(AXIS) == 1:
+            return (gradients,)
+        # XLA would fuse what computes the gradients into the concatenation, and find the source of each element anew.
+        gradients = jax.lax.optimization_barrier(gradients)
         large = [gradient for gradient in gradients if gradient.size > SMALL]
         small, unravel = ravel_pytree([gradient for gradient in gradients if gradient.size <= SMALL])
         large, small = jax.lax.pmean((large, small), AXIS)
