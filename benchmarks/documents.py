@@ -119,6 +119,14 @@ def _shares(rows: Sequence[Record]) -> dict[str, str]:
     return {row["measure"]: f"{float(row['median']):.1f}%" for row in rows}
 
 
+def _decoding(rows: Sequence[Record]) -> list[str]:
+    """Milliseconds that each format takes in the endpoint and in Pillow."""
+    medians = {(row["measure"], row["contestant"]): number(row["median"]) for row in rows}
+    sizes = {row["measure"]: row["data"].rpartition(", ")[2] for row in rows}
+    lines = [[name, size, medians[name, "ours"], medians[name, "Pillow"]] for name, size in sizes.items()]
+    return markdown(["photographs of 12 megapixels", "file", "endpoint, ms", "Pillow, ms"], lines)
+
+
 def _accuracies(rows: Sequence[Record]) -> list[str]:
     """Accuracy on each kind of image."""
     return markdown(["images", "accuracy"], [[row["measure"], f"{float(row['median']):.2f}%"] for row in rows])
@@ -130,6 +138,7 @@ TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "cluster training": scaling.training,
     "cluster images": scaling.images,
     "cluster trials": scaling.trials,
+    "decoding": _decoding,
     "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
     "dense depths": lambda rows: _steps(rows, _DEPTHS),
     "dense starts": _starts,

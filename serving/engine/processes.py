@@ -170,6 +170,7 @@ class _Process:
             [sys.executable, "-c", _PROGRAM.format(sys.path, __package__)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=memory.in_huge_pages(os.environ),
             start_new_session=True,
         )
         self.new = True

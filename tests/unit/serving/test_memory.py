@@ -1,3 +1,4 @@
+import os
 import platform
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from serving import memory
+from serving.engine.processes import ChildProcesses
 
 
 def resident():
@@ -46,3 +48,15 @@ def test_free_memory_is_returned_to_the_system():
     memory.give_back()
     assert before - resident() > 80e6
     assert last.sum() == 8192
+
+
+@needs_glibc
+@pytest.mark.parametrize("given", [None, "glibc.malloc.arena_max=1"])
+def test_a_decoding_process_takes_large_arrays_from_huge_pages(given, monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", given) if given else monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    children = ChildProcesses()
+    try:
+        tunables = children.call(os.getenv, "GLIBC_TUNABLES")
+    finally:
+        children.close()
+    assert tunables.split(":") == [*([given] if given else []), "glibc.malloc.hugetlb=1"]

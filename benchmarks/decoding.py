@@ -1,0 +1,99 @@
+"""Time that photographs of 12 megapixels take to become pixels, in the formats that the endpoint reads.
+
+Ours is the endpoint's way: the file is passed to a decoding process, and the image comes back scaled down. The peer is
+Pillow in this process, with the scaled decoding that it offers for JPEG files.
+"""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.controller import ROOT
+from benchmarks.session import Benchmark, Session
+from benchmarks.table import Row
+from serving.engine.decoding import Decoder
+from serving.image_files import PIXELS, SIDE, reduction
+
+SIZE, QUICK_SIZE = (4000, 3000), (1200, 900)
+ROUNDS = 9
+# Approximate seconds per file and round.
+FILE_COST = 0.6
+# Standard deviation of the grain, in levels, without which PNG files of enlarged images are unusually small.
+GRAIN = 4.0
+FORMATS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "JPEG, quality 90": ("JPEG", {"quality": 90}),
+    "progressive JPEG": ("JPEG", {"quality": 90, "progressive": True}),
+    "PNG": ("PNG", {}),
+    "WEBP, quality 80": ("WEBP", {"quality": 80}),
+    "TIFF": ("TIFF", {}),
+    "BMP": ("BMP", {}),
+}
+
+
+def run(session: Session) -> Iterator[Row]:
+    """Decodes a photograph in each format."""
+    photograph = _photograph(QUICK_SIZE if session.quick else SIZE)
+    megapixels = photograph.width * photograph.height / 1e6
+    with ThreadPoolExecutor(1) as executor:
+        decoder = Decoder(executor, processes=1, queue=1, pixels=PIXELS)
+        ways = {"ours": lambda file: decoder.decode_limited(file, "photograph"), "Pillow": _with_pillow}
+        for name, (form, options) in FORMATS.items():
+            file = _encoded(photograph, form, options)
+            times = _alternate(ways, file, 1 if session.quick else ROUNDS)
+            data = f"{megapixels:.3g} megapixels, {len(file) / 1e6:.3g} MB"
+            line = ", ".join(f"{way} {np.median(found):.0f} ms" for way, found in times.items())
+            session.spent(FILE_COST * ROUNDS, f"decoding, {name}: {line}")
+            yield from session.rows(Row("decoding", name, "ms", data=data), times, {way: _Way(way) for way in ways})
+        decoder.close()
+
+
+def cost(session: Session) -> float:
+    """Estimates how many seconds `run` takes."""
+    return 1.0 if session.quick else 10 + FILE_COST * ROUNDS * len(FORMATS)
+
+
+BENCHMARK = Benchmark("decoding", "How long do photographs of 12 megapixels take to decode?", run, cost)
+
+
+class _Way(str):
+    @property
+    def ours(self) -> bool:
+        return self == "ours"
+
+
+def _alternate(ways: Mapping[str, Callable[[bytes], object]], file: bytes, rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(rounds + 1):
+        for way, decode in ways.items():
+            start = time.perf_counter()
+            decode(file)
+            # The first turn starts the process.
+            if turn:
+                times[way].append(1e3 * (time.perf_counter() - start))
+    return times
+
+
+def _photograph(size: tuple[int, int]) -> Image.Image:
+    with Image.open(ROOT / "docs" / "images" / "cat.jpg") as image:
+        large = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BICUBIC), np.float32)
+    grain = np.random.default_rng(0).normal(0, GRAIN, large.shape)
+    return Image.fromarray((large + grain).clip(0, 255).astype(np.uint8))
+
+
+def _encoded(image: Image.Image, form: str, options: Mapping[str, Any]) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def _with_pillow(file: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(file)) as image:
+        factor = reduction(*image.size, SIDE)
+        image.draft(None, (image.width // factor, image.height // factor))
+        whole = image.convert("RGB")
+        return np.asarray(whole.reduce(reduction(*whole.size, SIDE)))
