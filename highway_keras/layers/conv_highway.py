@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from highway_keras.layers import fused_blend
+from highway_keras.layers import fused_blend, replicas
 from highway_keras.layers.affine import AffineHighway
 from highway_keras.layers.arguments import positive_integer, positive_integers
 from highway_keras.layers.base import Shape, expand_mask
@@ -151,8 +151,8 @@ class ConvHighway(AffineHighway):
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.dropout and not self._channels_first
         if self.batch_normalization:
-            # Masked positions do not count in the statistics.
-            plain = plain and mask is None and self.normalization.trainable
+            # Masked positions do not count in the statistics, and those of several replicas do.
+            plain = plain and mask is None and self.normalization.trainable and replicas.count() == 1
         if not (training and plain and fused_blend.is_faster(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)
         masked = self._masked(inputs, mask)

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from highway_keras.layers import replicas
+from highway_keras.layers.base import expand_mask
+
 VECTOR = 16
 """Channels that TensorFlow's kernel processes at once."""
 
@@ -130,7 +133,8 @@ def _compiled(epsilon: float) -> tuple[Callable[..., Any], Callable[..., Any], C
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalization, faster in training with TensorFlow on a CPU; arguments and weights are the same.
 
-    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, like other backends and devices.
+    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, like other backends and devices. If a
+    `tf.distribute` strategy divides a batch among replicas, statistics are always those of the whole batch.
 
     Example:
         x = FusedBatchNormalization(momentum=0.9)(x)
@@ -138,6 +142,8 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Normalizes by the statistics of the batch in training, else by the running ones."""
+        if training and self.trainable and replicas.count() > 1:
+            return self._over_replicas(inputs, mask)
         if not (training and mask is None and self._has_plain_form(inputs) and is_compiled(inputs)):
             return super().call(inputs, training=training, mask=mask)
         outputs, mean, variance = _differentiable(self.epsilon)(inputs, self.gamma.value, self.beta.value)
@@ -148,6 +154,17 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
         """Moves the running statistics towards those of a batch."""
         for variable, moment in ((self.moving_mean, mean), (self.moving_variance, variance)):
             variable.assign_sub((variable - moment) * (1.0 - self.momentum))
+
+    def _over_replicas(self, inputs: Any, mask: Any) -> Any:
+        inputs = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        mask = None if mask is None else expand_mask(mask, len(inputs.shape))
+        axis = self.axis % len(inputs.shape)
+        mean, variance = replicas.moments(inputs, [other for other in range(len(inputs.shape)) if other != axis], mask)
+        self.follow(mean, variance)
+        outputs = ops.batch_normalization(
+            inputs, mean, variance, axis, offset=self.beta, scale=self.gamma, epsilon=self.epsilon
+        )
+        return ops.cast(outputs, self.compute_dtype)
 
     def _has_plain_form(self, inputs: Any) -> bool:
         # Four weights: gain, offset and running statistics.

@@ -1,8 +1,9 @@
-"""Dropout on several devices, with the masks of one device. JAX only.
+"""Dropout on several devices, with the masks of one device.
 
 Imports Keras only, like `pipelines.training.data_parallel`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -17,25 +18,50 @@ class DividedDropout(keras.layers.Layer):
 
     Args:
         dropout: the layer, whose rate and seed are used.
+        compiled: whether TensorFlow draws the numbers that XLA would draw, which are others.
 
     Example:
         divided = DividedDropout(keras.layers.Dropout(0.5, seed=0))
     """
 
-    def __init__(self, dropout: keras.layers.Dropout) -> None:
+    def __init__(self, dropout: keras.layers.Dropout, compiled: bool = False) -> None:
         super().__init__(name=dropout.name, dtype=dropout.dtype_policy)
         self.dropout = dropout
+        self.drawn = self._compiled() if compiled else lambda whole: dropout(whole, training=True)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Drops units in training, in which the axis of the devices must be there."""
+        """Drops units in training, which must be divided among devices."""
         if not training:
             return inputs
+        device, devices = _place()
+        rows, *shape = keras.ops.shape(inputs)
+        mask = self.drawn(keras.ops.ones((rows * devices, *shape), inputs.dtype))
+        return inputs * keras.ops.slice(mask, (device * rows, *[0] * len(shape)), (rows, *shape))
+
+    def _compiled(self) -> Callable[[Any], Any]:
+        import tensorflow as tf
+
+        generator = self.dropout.seed_generator
+
+        @tf.function(jit_compile=True, autograph=False)
+        def drawn(whole: Any, seed: Any) -> Any:
+            # Replicas share the program, but not the variable of the seed.
+            with keras.StatelessScope([(generator.state, seed)]):
+                return self.dropout(whole, training=True)
+
+        return lambda whole: drawn(whole, generator.next())
+
+
+def _place() -> tuple[Any, int]:
+    """Returns the number of the device that computes, and that of all devices."""
+    if keras.backend.backend() == "jax":
         import jax
 
-        rows = inputs.shape[0]
-        whole = keras.ops.ones((rows * jax.lax.axis_size(AXIS), *inputs.shape[1:]), inputs.dtype)
-        mask = self.dropout(whole, training=True)
-        return inputs * jax.lax.dynamic_slice_in_dim(mask, jax.lax.axis_index(AXIS) * rows, rows)
+        return jax.lax.axis_index(AXIS), jax.lax.axis_size(AXIS)
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return context.replica_id_in_sync_group, context.num_replicas_in_sync
 
 
 def divided(net: keras.Model) -> keras.Model | None:
@@ -52,12 +78,26 @@ def divided(net: keras.Model) -> keras.Model | None:
         divided(from_preset("mnist_conv_16"))
     """
 
-    def replaced(layer: keras.layers.Layer) -> keras.layers.Layer:
-        return DividedDropout(layer) if isinstance(layer, keras.layers.Dropout) else layer
-
     if has_other_state(net, keras.layers.Dropout):
         return None
-    return keras.models.clone_model(net, clone_function=replaced) if net.non_trainable_variables else net
+    return with_divided_dropout(net) if net.non_trainable_variables else net
+
+
+def with_divided_dropout(net: keras.Model, compiled: bool = False) -> keras.Model:
+    """Returns a functional net with the same weights and seeds, and each dropout layer divided among devices.
+
+    Args:
+        net: the net.
+        compiled: see `DividedDropout`.
+
+    Example:
+        with_divided_dropout(from_preset("cifar10_fitnet_a"))
+    """
+
+    def replaced(layer: keras.layers.Layer) -> keras.layers.Layer:
+        return DividedDropout(layer, compiled) if isinstance(layer, keras.layers.Dropout) else layer
+
+    return keras.models.clone_model(net, clone_function=replaced)
 
 
 def has_other_state(net: keras.Model, kind: type[keras.layers.Layer]) -> bool:

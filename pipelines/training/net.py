@@ -14,7 +14,7 @@ from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
 from pipelines.training import memory, optimizers, schedules
 from pipelines.training.data_parallel import DataParallelModel
-from pipelines.training.divided_dropout import divided
+from pipelines.training.divided_dropout import divided, with_divided_dropout
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
 from pipelines.training.steps_per_execution import MultiStepModel, device_count
@@ -178,14 +178,7 @@ def _model(
     own = user_code.is_function(config.model.preset)
     if keras.backend.backend() != "jax":
         model = keras.Model(**ends)
-        if (has_state or own) and placement.used(model) > 1:
-            # Each replica would normalize by its part of a batch, and drop the same units as the others.
-            raise UserError(
-                f"on TensorFlow, {config.recipe} trains on one device only: on several, its batch normalization, "
-                "dropout, frozen layers or layers of your own would give other results. Set KERAS_BACKEND=jax, or "
-                "leave out --devices."
-            )
-        return model
+        return model if placement.used(model) == 1 else _mirrored(net, config, compiled=accelerated or stack is not None)
     if devices is not None:
         count = placement.fitting(config.batch_size, devices)
     elif stack and not accelerated and not has_state and not own and placement.processes() == 1:
@@ -199,6 +192,29 @@ def _model(
     if stack and not accelerated and not several:
         return MultiStepModel(**ends, devices=count)
     return DataParallelModel(**ends, devices=count) if several else keras.Model(**ends)
+
+
+def _mirrored(net: keras.Model, config: Config, compiled: bool) -> keras.Model:
+    """Returns the model that trains a net on several devices with TensorFlow, with the results of one device.
+
+    Args:
+        net: the net.
+        config: preset and optimizer.
+        compiled: whether XLA compiles the training on one device.
+    """
+    reason = None
+    if user_code.is_function(config.model.preset):
+        reason = f"{config.model.preset} may combine the examples of a batch, of which each device has only a part"
+    elif config.optimizer.clip_norm:
+        # Keras clips the gradient of each part before it adds them.
+        reason = "--optimizer.clip-norm would clip the gradient of each device's part of a batch on its own"
+    if reason:
+        raise UserError(
+            f"on TensorFlow, this run trains on one device only: {reason}. Set KERAS_BACKEND=jax, or leave out "
+            "--devices."
+        )
+    parts = with_divided_dropout(net, compiled)
+    return keras.Model(parts.input, parts.output, name=net.name)
 
 
 def _objective(

@@ -58,6 +58,7 @@ LIBRARY_EXCEPTIONS = {
     "highway_keras/layers/equations.py": {"torch"},
     "highway_keras/layers/layer_math.py": {"torch"},
     "highway_keras/layers/normalization.py": {"tensorflow"},
+    "highway_keras/layers/replicas.py": {"tensorflow"},
     "highway_keras/layers/scan.py": {"tensorflow", "torch"},
 }
 
