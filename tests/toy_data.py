@@ -2,12 +2,18 @@
 
 import numpy as np
 
-from pipelines.core.config import Config, ModelConfig
+from pipelines.core.config import Config, ModelConfig, StageConfig
 from pipelines.core.frozen import flat
 from pipelines.core.optimizers import SGD
 from pipelines.data import roots
 from pipelines.data.sources import ALL, DataInfo, Examples
 
+CONVOLUTIONS = ModelConfig(
+    preset="mnist_conv_16",
+    stages=(StageConfig(filters=4, blocks=(3,), pool=(2, 2), dropout=0.3),),
+    batch_normalization=True,
+)
+"""A small convolutional net with dropout and batch normalization."""
 COUNTS = {"train": 200, "validation": 40, "test": 60}
 
 

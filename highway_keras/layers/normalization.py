@@ -133,8 +133,8 @@ def _compiled(epsilon: float) -> tuple[Callable[..., Any], Callable[..., Any], C
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalization, faster in training with TensorFlow on a CPU; arguments and weights are the same.
 
-    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, like other backends and devices. If a
-    `tf.distribute` strategy divides a batch among replicas, statistics are always those of the whole batch.
+    Vectors, masked maps, maps of varying size and frozen layers are left to Keras, like other backends and devices.
+    Where `tf.distribute` divides a batch among replicas, statistics are always those of the whole batch.
 
     Example:
         x = FusedBatchNormalization(momentum=0.9)(x)
@@ -158,8 +158,9 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     def _over_replicas(self, inputs: Any, mask: Any) -> Any:
         inputs = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
         mask = None if mask is None else expand_mask(mask, len(inputs.shape))
-        axis = self.axis % len(inputs.shape)
-        mean, variance = replicas.moments(inputs, [other for other in range(len(inputs.shape)) if other != axis], mask)
+        axes = list(range(len(inputs.shape)))
+        axis = axes.pop(self.axis)
+        mean, variance = replicas.moments(inputs, axes, mask)
         self.follow(mean, variance)
         outputs = ops.batch_normalization(
             inputs, mean, variance, axis, offset=self.beta, scale=self.gamma, epsilon=self.epsilon

@@ -35,15 +35,15 @@ def moments(inputs: Any, axes: list[int], mask: Any = None) -> tuple[Any, Any]:
     """
 
     def total(array: Any) -> Any:
-        return ops.sum(array if mask is None else ops.where(mask, array, ops.zeros_like(array)), axes)
+        counted = array if mask is None else ops.where(mask, array, ops.zeros_like(array))
+        return ops.sum(counted, axes, keepdims=True)
 
     added, size = _summed(total(inputs), total(ops.ones_like(inputs)))
     size = ops.maximum(size, 1)
     mean = added / size
     # The derivative of the variance by the mean is 0.
-    centred = inputs - ops.stop_gradient(_along(mean, inputs, axes))
-    (squares,) = _summed(total(ops.square(centred)))
-    return mean, squares / size
+    (squares,) = _summed(total(ops.square(inputs - ops.stop_gradient(mean))))
+    return ops.squeeze(mean, axes), ops.squeeze(squares / size, axes)
 
 
 def _summed(*tensors: Any) -> Any:
@@ -51,7 +51,3 @@ def _summed(*tensors: Any) -> Any:
     import tensorflow as tf
 
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(tensors))
-
-
-def _along(moment: Any, inputs: Any, axes: list[int]) -> Any:
-    return ops.reshape(moment, [1 if axis in axes else size for axis, size in enumerate(inputs.shape)])

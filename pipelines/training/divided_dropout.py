@@ -77,7 +77,6 @@ def divided(net: keras.Model) -> keras.Model | None:
     Example:
         divided(from_preset("mnist_conv_16"))
     """
-
     if has_other_state(net, keras.layers.Dropout):
         return None
     return with_divided_dropout(net) if net.non_trainable_variables else net

@@ -158,8 +158,8 @@ def compiled(
             # rate of a recipe suits any number of them.
             loss_weights=float(net.output_shape[-1]) if task == "multi_label" else None,
             # On a CPU only stacks gain from XLA; convolutions become much slower.
-            jit_compile="auto" if accelerated or on_jax else stack is not None and not mirrored,
-            # With mirrored variables, TensorFlow cannot run a loop over steps.
+            jit_compile=False if mirrored else "auto" if accelerated or on_jax else stack is not None,
+            # With mirrored variables, TensorFlow can neither compile a step with XLA nor run a loop over steps.
             steps_per_execution=1
             if mirrored
             else steps_per_execution(config, steps_per_epoch, stacked=0 if accelerated or not stack else stack.depth),
@@ -178,7 +178,9 @@ def _model(
     own = user_code.is_function(config.model.preset)
     if keras.backend.backend() != "jax":
         model = keras.Model(**ends)
-        return model if placement.used(model) == 1 else _mirrored(net, config, compiled=accelerated or stack is not None)
+        return (
+            model if placement.used(model) == 1 else _mirrored(net, config, compiled=accelerated or stack is not None)
+        )
     if devices is not None:
         count = placement.fitting(config.batch_size, devices)
     elif stack and not accelerated and not has_state and not own and placement.processes() == 1:
@@ -210,8 +212,8 @@ def _mirrored(net: keras.Model, config: Config, compiled: bool) -> keras.Model:
         reason = "--optimizer.clip-norm would clip the gradient of each device's part of a batch on its own"
     if reason:
         raise UserError(
-            f"on TensorFlow, this run trains on one device only: {reason}. Set KERAS_BACKEND=jax, or leave out "
-            "--devices."
+            f"on TensorFlow, this run trains on one device only: {reason}. Set KERAS_BACKEND=jax, or choose "
+            "--devices 1."
         )
     parts = with_divided_dropout(net, compiled)
     return keras.Model(parts.input, parts.output, name=net.name)

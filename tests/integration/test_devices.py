@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 from rich.console import Console
@@ -20,17 +21,20 @@ from pipelines.training import figures, metrics_file
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
 from tests.killed_run import NEWEST, ROOT, differences
-from tests.toy_data import ToyData, toy_config
+from tests.toy_data import CONVOLUTIONS, ToyData, toy_config
 
 pytestmark = pytest.mark.slow
 CONFIGS = {
-    "tensorflow": toy_config(),
+    "tensorflow": toy_config(model=CONVOLUTIONS, freeze=2),
     "jax": toy_config(model=ModelConfig(preset="mnist_conv_16", width=4, dropout=0.2, batch_normalization=True)),
 }
 
 
 def make(folder):
-    """Trains a run on one device and on two, resumes copies of the latter on two and on one, and prints messages."""
+    """Trains a run on one device and on two, resumes copies of the latter on two and on one, and prints messages.
+
+    On TensorFlow, it also makes the arrays of `tests.replicas`.
+    """
     config = CONFIGS[os.environ["KERAS_BACKEND"]]
     console = Console(file=io.StringIO(), width=400)
     with pytest.MonkeyPatch.context() as patch:
@@ -49,6 +53,10 @@ def make(folder):
                 train(config.model_copy(update=changes), folder / "refused", devices=devices, console=console)
             console.print(refused.value)
     sys.stdout.write(console.file.getvalue())
+    if keras.backend.backend() == "tensorflow":
+        from tests import replicas
+
+        replicas.write(folder)
 
 
 @pytest.fixture(scope="module", params=["tensorflow", "jax"])
@@ -111,3 +119,15 @@ def test_devices_that_do_not_exist_or_fit_are_refused(made):
     assert "--devices 3 is more than this process has: 2." in output
     assert "a batch of 25 cannot be divided evenly among 2 devices. Choose --batch-size 24 or 26." in output
     assert not (folder / "refused").exists()
+
+
+@pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
+@pytest.mark.parametrize("name", ["vectors", "maps", "channels_first", "masked", "plain", "stack", "mixed_bfloat16"])
+def test_replicas_compute_what_one_device_computes(made, name):
+    folder, _ = made
+    one, two = (dict(np.load(folder / f"{name}-{devices}.npz")) for devices in (1, 2))
+    assert one.keys() == two.keys()
+    # The gradients of both parts are rounded to bfloat16, which has 8 bits, before they are added.
+    tolerance = 6e-3 if name == "mixed_bfloat16" else 1e-5
+    for array, expected in one.items():
+        np.testing.assert_allclose(two[array], expected, tolerance, tolerance, err_msg=array)

@@ -177,6 +177,21 @@ def test_on_a_cpu_tensorflow_compiles_stacks_alone(preset, accelerated, compiled
     assert model.steps_per_execution == steps
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": ModelConfig(preset="mynets:small")}, "mynets:small may combine the examples of a batch"),
+        ({"optimizer": SGD(learning_rate=0.1, clip_norm=1.0)}, "--optimizer.clip-norm would clip"),
+    ],
+    ids=["own", "clipped"],
+)
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX divides a compiled program")
+def test_what_tensorflow_cannot_divide_is_refused(own, monkeypatch, changes, message):
+    monkeypatch.setattr(net.placement, "used", lambda model: 2)
+    with pytest.raises(UserError, match=f"this run trains on one device only: {message}.* choose --devices 1"):
+        made(toy_config(**changes))
+
+
 @pytest.mark.parametrize(("precision", "scaled"), [("float32", 0), ("mixed_bfloat16", 0), ("mixed_float16", 1)])
 def test_loss_scaling_comes_with_float16_alone(precision, scaled):
     optimizer = made(toy_config(), precision).optimizer
