@@ -1,4 +1,4 @@
-"""What TensorFlow computes on one device and on two, for comparison; the process must have two."""
+"""Results of TensorFlow on one device and on two, to be compared; the process must have two."""
 
 import keras
 import numpy as np

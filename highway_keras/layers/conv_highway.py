@@ -151,7 +151,7 @@ class ConvHighway(AffineHighway):
         activations = Activations(self.activation, self.gate_activation)
         plain = self.carry_gate == "coupled" and not self.dropout and not self._channels_first
         if self.batch_normalization:
-            # Masked positions do not count in the statistics, and those of several replicas do.
+            # Masked positions do not count in the statistics, and other replicas' examples do.
             plain = plain and mask is None and self.normalization.trainable and replicas.count() == 1
         if not (training and plain and fused_blend.is_faster(inputs, activations)) or is_recording() or is_lesioned():
             return super().call(inputs, training, mask)

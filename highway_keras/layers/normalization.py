@@ -142,7 +142,8 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Normalizes by the statistics of the batch in training, else by the running ones."""
-        if training and self.trainable and replicas.count() > 1:
+        # Renormalization, which has more weights, is left to Keras.
+        if training and self.trainable and len(self.weights) <= 4 and replicas.count() > 1:
             return self._over_replicas(inputs, mask)
         if not (training and mask is None and self._has_plain_form(inputs) and is_compiled(inputs)):
             return super().call(inputs, training=training, mask=mask)

@@ -27,7 +27,7 @@ class DividedDropout(keras.layers.Layer):
     def __init__(self, dropout: keras.layers.Dropout, compiled: bool = False) -> None:
         super().__init__(name=dropout.name, dtype=dropout.dtype_policy)
         self.dropout = dropout
-        self.drawn = self._compiled() if compiled else lambda whole: dropout(whole, training=True)
+        self.drawn = self._compiled() if compiled and dropout.rate else lambda whole: dropout(whole, training=True)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Drops units in training, which must be divided among devices."""
@@ -90,7 +90,7 @@ def with_divided_dropout(net: keras.Model, compiled: bool = False) -> keras.Mode
         compiled: see `DividedDropout`.
 
     Example:
-        with_divided_dropout(from_preset("cifar10_fitnet_a"))
+        with_divided_dropout(from_preset("cifar10_19"))
     """
 
     def replaced(layer: keras.layers.Layer) -> keras.layers.Layer:

@@ -178,9 +178,8 @@ def _model(
     own = user_code.is_function(config.model.preset)
     if keras.backend.backend() != "jax":
         model = keras.Model(**ends)
-        return (
-            model if placement.used(model) == 1 else _mirrored(net, config, compiled=accelerated or stack is not None)
-        )
+        compiles = accelerated or stack is not None
+        return model if placement.used(model) == 1 else _mirrored(net, config, compiles)
     if devices is not None:
         count = placement.fitting(config.batch_size, devices)
     elif stack and not accelerated and not has_state and not own and placement.processes() == 1:
