@@ -1,8 +1,8 @@
-"""Local copies of objects at a URL: a run directory, uploaded while it is written, and files to read.
+"""Local copies of objects at a URL: folders of runs, studies and searches, uploaded while they are written; and files.
 
 A run is written on a disk of the machine that trains it. Every few seconds, a thread uploads the files that have
-changed, in the order in which they were written, and record and checkpoint after all others. The bucket therefore holds
-what a kill could have left of a local run, and a run that is resumed starts from there.
+changed, in the order in which they were written: record and checkpoint after all others, and the state of a search at
+the end. The bucket therefore holds what a kill could have left on a disk, and work that is resumed starts from there.
 """
 
 import os
@@ -10,7 +10,8 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +21,9 @@ from pipelines.core.url import Location, Url, fetch
 
 PERIOD = 5.0
 """Seconds between two uploads of changed files."""
-LATE = ("run.json", "checkpoint")
-"""Files or folders that are uploaded last, because they state how far the run is, and thus what the others hold."""
+LATE = (("run.json", "checkpoint"), ("oracle.json",))
+"""Files or folders that are uploaded after all others, one group after the other, because they state how far a run or a
+search is, and thus what the others hold."""
 
 
 class _Stamp(NamedTuple):
@@ -51,6 +53,14 @@ class _Sync:
         """Downloads the existing files, and starts to upload changes."""
         start = len(self.url.parent.text) + 1
         fetch([(one.url, self.local.parent / one.url.text[start:]) for one in self.url.files()])
+        for config in [*self.local.rglob("config.json")]:
+            if not config.with_name("run.json").exists():
+                # A run is created as a whole, but the upload of this one ended before its record.
+                shutil.rmtree(config.parent)
+        now = time.time_ns()
+        for path in _files(self.local):
+            # Files are compared by age, and the order of downloads has nothing to do with that.
+            os.utime(path, ns=(now, now))
         self._sent = {self._name(path): _stamp(path) for path in _files(self.local)}
         self._thread.start()
 
@@ -77,12 +87,13 @@ class _Sync:
             UserError: the store cannot be used.
         """
         with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
-            # Copied before the others are listed: training continues meanwhile, and newer versions would refer to files
-            # that are not uploaded yet.
-            late = [*self._kept(Path(folder))]
+            # The last ones are copied first, and all late ones before the others are listed: training continues
+            # meanwhile, and newer versions would refer to files that are not uploaded yet.
+            late = [[*self._kept(names, Path(folder))] for names in reversed(LATE)]
             others = [(self._name(path), path) for path in _files(self.local) if not self._is_late(path)]
-            for name, path, stamp in (*_by_age(others), *_by_age(late)):
-                self._upload(name, path, stamp)
+            for files in (others, *reversed(late)):
+                for name, path, stamp in _by_age(files):
+                    self._upload(name, path, stamp)
 
     def _upload(self, name: str, path: Path, stamp: _Stamp) -> None:
         if self._sent.get(name) == stamp:
@@ -92,18 +103,30 @@ class _Sync:
         if same:
             (self.url.parent / same).copy(self.url.parent / name)
         else:
-            (self.url.parent / name).put(path)
+            try:
+                (self.url.parent / name).put(path)
+            except UserError:
+                if path.exists():
+                    raise
+                # Trials of a search remove their weights at the end.
+                return
         self._sent[name] = stamp
 
-    def _kept(self, folder: Path) -> Iterator[tuple[str, Path]]:
-        for number, path in enumerate(filter(self._is_late, _files(self.local))):
-            link = folder / str(number)
+    def _kept(self, names: Sequence[str], folder: Path) -> Iterator[tuple[str, Path]]:
+        """Links the files of a late group, so that they stay what they are."""
+        for number, path in enumerate(_files(self.local)):
+            if not self._is_in(names, path):
+                continue
+            link = folder / f"{names[0]}-{number}"
             with suppress(FileNotFoundError):
                 os.link(path, link)
                 yield self._name(path), link
 
     def _is_late(self, path: Path) -> bool:
-        return path.relative_to(self.local).parts[:1] in {(name,) for name in LATE}
+        return any(self._is_in(names, path) for names in LATE)
+
+    def _is_in(self, names: Sequence[str], path: Path) -> bool:
+        return not {*names}.isdisjoint(path.relative_to(self.local).parts)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.local.parent).as_posix()
@@ -125,12 +148,12 @@ class _Sync:
 
 @contextmanager
 def synced(place: Location) -> Iterator[Path]:
-    """Yields a run directory, or a file, as a local one: a path as it is; of a URL, a copy whose changes are uploaded.
+    """Yields a folder or a file as a local one: a path as it is; of a URL, a copy whose changes are uploaded.
 
     Messages name the URL while the block runs. Nothing is downloaded or uploaded if nothing is there.
 
     Args:
-        place: the run directory, which may not exist yet.
+        place: the folder of a run, a study or a search, which may not exist yet; or a file.
 
     Raises:
         UserError: the store cannot be used. Files that could not be uploaded are kept, and the message says where.
@@ -145,7 +168,6 @@ def synced(place: Location) -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="highway-"))
     sync = _Sync(root / place.name, place)
     failure: Exception | None = None
-    kept = False
     try:
         with renamed(root, place.parent):
             sync.start()
@@ -157,15 +179,33 @@ def synced(place: Location) -> Iterator[Path]:
         try:
             sync.finish()
         except UserError as error:
-            kept = True
             before = f"{failure} In addition, " if failure else ""
             raise UserError(
                 f"{before}{error} The newest files are on this machine only, in {sync.local}. Upload it, for "
                 f"example with: aws s3 sync {sync.local} {place}"
             ) from error
-        finally:
-            if not kept:
-                shutil.rmtree(root, ignore_errors=True)
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def check(place: Location, cluster: str | None) -> None:
+    """Checks that a study or a search can be written to a URL, before anything is computed; a path is not checked.
+
+    Args:
+        place: its folder.
+        cluster: address of the cluster that trains its runs; None for this machine.
+
+    Raises:
+        UserError: the store cannot be used, or nodes of a cluster would have to write there.
+    """
+    if not isinstance(place, Url):
+        return
+    if cluster:
+        raise UserError(
+            "--cluster needs a folder that all nodes share under the same path: name it with --to DIR. Received: --to "
+            f"{place}."
+        )
+    place.check_writable()
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from pipelines.core.errors import UserError, disk_is_full
 
 # Extras of this package that open a protocol.
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
+# A URL with wildcards, and the folder above the first of them.
+GLOB = re.compile(r"([^/]+//[^*?[]+)/[^/*?[]*[*?[]")
 # Bytes of a large object in one request; s3fs makes up to ten requests at the same time, by default of 50 MiB each.
 BLOCK = 2**23
 # Fields of a listing, by store, that change with the content of an object; the most reliable come first.
@@ -88,6 +90,32 @@ class Url:
             return [_stored(self, info)]
         found = self._below()
         return [_stored(self / name, found[name]) for name in sorted(found, key=lambda name: name.split("/"))]
+
+    def matches(self) -> "dict[Url, list[Stored]]":
+        """Returns the objects here or, if there are none, those of each object or folder that matches this as a glob.
+
+        Matches are in the order of their names. The objects in a folder that matches are no further matches.
+        """
+        if here := self.files():
+            return {self: here}
+        literal = GLOB.match(self.text)
+        if literal is None:
+            return {}
+        root = Url(literal[1])
+        with _reported(self):
+            found = self._store.glob(self._path, detail=True)
+        matches: dict[Url, list[Stored]] = {}
+        folders: set[str] = set()
+        for path, info in sorted(found.items()):
+            if not folders.isdisjoint(map(str, PurePosixPath(path).parents)):
+                continue
+            url = Url(f"{root}{path[len(root._path) :]}")
+            if info["type"] == "file":
+                matches[url] = [_stored(url, info)]
+            elif below := url.files():
+                matches[url] = below
+                folders.add(path)
+        return matches
 
     def below(self) -> dict[str, int]:
         """Returns the size of each object below this URL, by its path from here."""

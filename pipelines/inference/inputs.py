@@ -92,7 +92,7 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
     """Resolves arguments to sources before the first image is read.
 
     Args:
-        words: files, folders (searched recursively) and tar files, or their URLs; globs, `tfds:DATA/SPLIT`, and "-" for
+        words: files, folders (searched recursively), tar files and globs, or their URLs; `tfds:DATA/SPLIT`; and "-" for
             an image on the standard input.
         data_dir: folder of prepared data.
 
@@ -109,7 +109,7 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
         elif word.startswith(TFDS):
             found.append(_split(word.removeprefix(TFDS), data_dir))
         elif isinstance(place := location(word), Url):
-            found.append(_at(place))
+            found += _at(place)
         elif os.path.lexists(word):
             found.append(_source(word))
         else:
@@ -136,12 +136,18 @@ def _source(path: str) -> Source:
     return _File(path)
 
 
-def _at(url: Url) -> Source:
+def _at(url: Url) -> list[Source]:
+    if not (matches := url.matches()):
+        raise UserError(f"there is nothing at {url}. Expected an image, a tar file, a folder of images, or a glob.")
+    return [_stored(match, files) for match, files in matches.items()]
+
+
+def _stored(url: Url, files: Sequence[Stored]) -> Source:
     if url.name.lower().endswith(TARS):
         from pipelines.inference.tars import Tar
 
         return Tar(str(url))
-    return _Objects(url)
+    return _Objects(url, files)
 
 
 def _globbed(pattern: str) -> list[str]:
@@ -165,16 +171,11 @@ class _Objects:
 
     Args:
         url: the URL of the folder or of the object.
-
-    Raises:
-        UserError: there is nothing at the URL, or the store cannot be used.
+        files: all objects there.
     """
 
     url: Url
-
-    def __post_init__(self) -> None:
-        if not self._found:
-            raise UserError(f"there is nothing at {self.url}. Expected an image, a tar file, or a folder of images.")
+    files: Sequence[Stored]
 
     def __iter__(self) -> Iterator[ImageRef]:
         for one in self._images:
@@ -185,12 +186,8 @@ class _Objects:
         return len(self._images)
 
     @cached_property
-    def _found(self) -> list[Stored]:
-        return self.url.files()
-
-    @cached_property
     def _images(self) -> list[Stored]:
-        return [one for one in self._found if one.url == self.url or is_image(one.url.name)]
+        return [one for one in self.files if one.url == self.url or is_image(one.url.name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from pipelines.core.config import Config, Provenance, Recipe
 from pipelines.core.errors import UserError, unknown
 from pipelines.core.field_help import explain
 from pipelines.core.files import write_text
+from pipelines.core.sync import fetched
+from pipelines.core.url import location
 from pipelines.recipes import cifar, demo, dense, dense_1000, factor, fitnet, mnist_conv, modern, table
 from pipelines.recipes.twins import twins
 
@@ -66,15 +68,20 @@ def named_recipe(word: str) -> Recipe:
     """Returns the recipe with a name, or that in a JSON file.
 
     Args:
-        word: one of `names()`; or the path of a file that ends in `.json`: a recipe, as `highway recipes new` and
+        word: one of `names()`; or path or URL of a file that ends in `.json`: a recipe, as `highway recipes new` and
             `highway tune` write them, or the `config.json` of a run.
 
     Raises:
         UserError: no recipe has this name, or the file is missing or not a recipe.
     """
-    path = Path(word)
-    if path.suffix != ".json":
+    place = location(word)
+    if place.suffix != ".json":
         return get(word)
+    with fetched(place) as path:
+        return _read(path, word)
+
+
+def _read(path: Path, word: str) -> Recipe:
     kind: type[Recipe | Config] = Recipe
     try:
         content = json.loads(path.read_bytes())
@@ -89,7 +96,7 @@ def named_recipe(word: str) -> Recipe:
         raise UserError(f"{path} is not a recipe file: it is not JSON ({error}).") from None
     if isinstance(found, Recipe):
         return found
-    return Recipe(config=found, source=f"the configuration {path}", published="none", provenance=Provenance())
+    return Recipe(config=found, source=f"the configuration {word}", published="none", provenance=Provenance())
 
 
 def like(recipe: Recipe, name: str) -> Recipe:

@@ -60,7 +60,9 @@ def retrain(
         members, workers=workers, console=console, label="retrains", result=lambda run: _outcome(run, objective),
         remote=remote if members else None,
     )  # fmt: skip
-    rows = [(net, seed, *_score(open_run(path), objective), path) for (net, seed), path in runs.items()]
+    rows = [
+        (net, seed, *_score(open_run(path), objective), path.relative_to(folder)) for (net, seed), path in runs.items()
+    ]
     head = ("net", "seed", f"best_{objective.name}", "best_epoch", "run")
     cells = ((net, seed, None if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
     write_text(folder / "retrained.csv", csv_text([head, *cells]))

@@ -1,6 +1,7 @@
 """`highway fit`: trains, evaluates and exports a model from labelled images or a table, in one command."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,11 @@ from rich.console import Console
 from pipelines import recipes
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
+from pipelines.core.run import refuse_existing
+from pipelines.core.sync import synced
+from pipelines.core.url import Location, Url
 from pipelines.data.roots import TABLES, refuse_missing
+from pipelines.export.bucket import exported_to
 from pipelines.export.summary import report
 from pipelines.fit.fit import fit
 
@@ -42,10 +47,10 @@ class Arguments(Frozen):
     """Leave out images that cannot be read."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the training."""
-    run: Path | None = None
-    """Run directory; default: runs/ and the name of the data."""
-    to: Path | None = None
-    """Folder of the model's versions; default: models/ and the name of the run directory."""
+    run: Location | None = None
+    """Run directory, or its URL; default: runs/ and the name of the data."""
+    to: Location | None = None
+    """Folder of the model's versions, or its URL; default: models/ and the name of the run directory."""
 
 
 def main(arguments: list[str]) -> None:
@@ -62,9 +67,14 @@ def main(arguments: list[str]) -> None:
     names = "data", "target", "task", "label_separator", "image_fit", "group", "skip_damaged", "seed"
     recipe = TABLE if given.data.lower().endswith(TABLES) and _has_numbers(given.data) else RECIPE
     config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
-    version = fit(config, given.minutes, side=given.image_size, run=given.run, to=given.to)
-    sys.stdout.write(report(version))
-    sys.stdout.write(f"      highway serve {version.parent.parent}\n")
+    if isinstance(given.run, Url):
+        refuse_existing(given.run)
+        given.run.check_writable()
+    with synced(given.run) if given.run else nullcontext() as run, exported_to(given.to) as to:
+        version = fit(config, given.minutes, side=given.image_size, run=run, to=to.folder)
+        to.publish()
+        sys.stdout.write(report(version))
+        sys.stdout.write(f"      highway serve {version.parent.parent}\n")
 
 
 def _has_numbers(table: str) -> bool:

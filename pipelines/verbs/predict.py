@@ -29,7 +29,7 @@ class Arguments(Frozen):
     cifar10."""
     images: tyro.conf.Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Images of any size: PNG, JPEG, and more; folders, globs, tar files, tfds:mnist/test, and - for standard input. Or
-    the rows of a table: a CSV, TSV or Parquet file. Files, folders and tar files may be URLs, such as
+    the rows of a table: a CSV, TSV or Parquet file. Files, folders, globs and tar files may be URLs, such as
     s3://bucket/photos."""
     format: Literal["table", "json"] = "table"
     """Print a table, or one line of JSON per image or row."""

@@ -10,6 +10,8 @@ from pipelines.core.console import table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
+from pipelines.core.sync import check, synced
+from pipelines.core.url import Location
 from pipelines.studies.run.reproduce import reproduce
 from pipelines.studies.run.study_plan import Schedule
 from pipelines.studies.run.training import Machines
@@ -33,8 +35,8 @@ class Arguments(Frozen):
     """List the studies, and how long each takes on this machine as far as that has been measured."""
     measure: bool = False
     """With --list, measure the steps of all nets first that have not been measured on this machine."""
-    to: Path | None = None
-    """Folder of the study; default: studies/NAME."""
+    to: Location | None = None
+    """Folder of the study, or its URL; default: studies/NAME."""
     seeds: Count | None = None
     """Runs of each arm, with the seeds 0, 1, ...; default: the study's own number. Not for a study that draws
     settings."""
@@ -84,8 +86,11 @@ def main(arguments: list[str]) -> None:
                 "--cores-per-run is for --cluster. On this machine, the cores are divided among --workers: leave it "
                 "out."
             )
-        reproduce(
-            given.name, given.to, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,
-            machines=Machines(given.workers, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,
-            console=Console(),
-        )  # fmt: skip
+        place = given.to or Path("studies") / given.name
+        check(place, given.cluster)
+        with synced(place) as folder:
+            reproduce(
+                given.name, folder, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,
+                machines=Machines(given.workers, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,
+                console=Console(),
+            )  # fmt: skip

@@ -1,7 +1,7 @@
 """`highway tune`: searches the hyperparameters of a recipe with KerasTuner."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +11,8 @@ from pipelines.core.config import Config, Space
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, NonNegative, Positive, Share
 from pipelines.core.parsing import parse_over
+from pipelines.core.sync import check, synced
+from pipelines.core.url import Location
 from pipelines.data.roots import refuse_unknown
 from pipelines.recipes import named_recipe
 from pipelines.training import signals
@@ -43,6 +45,8 @@ class TuneArguments:
     """Arguments of `highway tune`."""
 
     search: Search
+    place: Location
+    """The folder of the search, or its URL."""
     minutes: float | None
     retrain: int
 
@@ -69,8 +73,8 @@ class NewSearch(Config):
     """Minutes until the search stops; repeat the command to resume."""
     retrain: NonNegative = 0
     """Number of times to train the winner at the end, with seeds from 0, by the workers of this machine."""
-    to: Path | None = None
-    """Folder of the search; default: searches/RECIPE."""
+    to: Location | None = None
+    """Folder of the search, or its URL; default: searches/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
 
@@ -88,7 +92,10 @@ def main(arguments: list[str]) -> None:
     with signals.raised():
         given = parse_tune(arguments)
         refuse_unknown(given.search.plan.config.data)
-        tune(given.search, minutes=given.minutes, retrain=given.retrain, console=Console())
+        check(given.place, given.search.cluster)
+        with synced(given.place) as folder:
+            search = replace(given.search, folder=folder)
+            tune(search, minutes=given.minutes, retrain=given.retrain, console=Console())
 
 
 def parse_tune(words: list[str]) -> TuneArguments:
@@ -137,12 +144,13 @@ def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
         )
     trials = None if parsed.algorithm == "hyperband" else parsed.trials or TRIALS
     plan = planned(name, config, parsed.search, algorithm=parsed.algorithm, trials=trials, share=parsed.budget)
+    place = parsed.to or Path("searches") / name
     search = Search(
         plan=plan,
-        folder=parsed.to or Path("searches") / name,
+        folder=Path(str(place)),
         data_dir=parsed.data_dir,
         workers=parsed.workers,
         cluster=parsed.cluster,
         cores=parsed.cores_per_trial or 1,
     )
-    return TuneArguments(search, parsed.deadline, parsed.retrain)
+    return TuneArguments(search, place, parsed.deadline, parsed.retrain)

@@ -1,6 +1,7 @@
 """Data, runs, versions and predictions in a bucket of an S3 server, which may die, and whose writers may be killed."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -17,19 +18,26 @@ import pytest
 from PIL import Image
 
 from highway_keras import from_preset
+from pipelines import recipes, studies
 from pipelines.core import sync
 from pipelines.core import url as urls
+from pipelines.core.config import ModelConfig, Space
 from pipelines.core.run import open_run
 from pipelines.core.url import Url, fetch
 from pipelines.export.version import new_version
 from pipelines.inference import job
+from pipelines.studies.run.task import act
 from pipelines.training import checkpoint
+from pipelines.tuning import search_state
 from pipelines.verbs.cli import main
+from pipelines.verbs.train import parse_train
 from serving import bucket as buckets
 from serving import manifest, release
-from tests import shapes, tiny_model
+from tests import houses, shapes, tiny_model
+from tests.executors import Shuffled
 from tests.killed_run import NEWEST, differences
-from tests.toy_data import ToyData
+from tests.shallow_study import shallow
+from tests.toy_data import ToyData, toy_config
 
 ROOT = Path(__file__).parents[2]
 WORDS = [
@@ -90,6 +98,25 @@ def downloaded(url, folder):
     """A copy of a run in a bucket."""
     fetch([(one.url, folder / str(one.url).removeprefix(f"{url}/")) for one in Url(url).files()])
     return folder
+
+
+def exported(tmp_path):
+    """An export of a tiny model: conversion takes long, and does not depend on where the version goes."""
+
+    def export(run, to, *_, **__):
+        assert open_run(run).record.state == "finished"
+        with new_version(to) as (number, folder):
+            made = tiny_model.write(tmp_path / "quarters" / str(number))
+            shutil.copytree(made, folder, dirs_exist_ok=True)
+        return to / str(number)
+
+    return export
+
+
+def eventually(condition):
+    """Waits for an upload."""
+    while not condition():
+        time.sleep(0.01)
 
 
 def test_objects_of_a_real_store_behave_like_those_in_memory(bucket, tmp_path):
@@ -165,15 +192,7 @@ def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tm
     bucket.upload(whole, "runs/x")
     run, model = f"{bucket.url}/runs/x", f"{bucket.url}/models/quarters"
 
-    def export(run, to, *_, **__):
-        # Conversion takes long, and does not depend on where the version goes.
-        assert open_run(run).record.state == "finished"
-        with new_version(to) as (number, folder):
-            made = tiny_model.write(tmp_path / "quarters" / str(number))
-            shutil.copytree(made, folder, dirs_exist_ok=True)
-        return to / str(number)
-
-    monkeypatch.setattr("pipelines.verbs.export.export", export)
+    monkeypatch.setattr("pipelines.verbs.export.export", exported(tmp_path))
     assert main(["evaluate", run]) == 0
     assert f"written: {run}/evaluation.json," in capsys.readouterr().out
     assert "runs/x/evaluation.json" in bucket.keys("runs/x")
@@ -195,6 +214,129 @@ def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tm
     assert f'"file": "{bucket.url}/images/a.png"' in shown.out
     assert shown.err.startswith(f"{model}/2 is the newest version of {model}\n")
     assert temporary(tmp_path) == []
+
+
+STUDY = ["bias", "--budget", "1e-06", "--arms", "10-layers-bias-2", "10-layers-bias-4"]
+
+
+def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
+    ToyData(side=28, validation=False).install(monkeypatch)
+    for name, arm in shallow(studies.get("bias").arms).items():
+        monkeypatch.setitem(studies.get("bias").arms, name, arm)
+    url, trained = f"{bucket.url}/studies/bias", []
+
+    def is_uploaded(run):
+        files = [path for path in run.rglob("*") if path.is_file()]
+        keys = {path: f"studies/bias/runs/{run.name}/{path.relative_to(run).as_posix()}" for path in files}
+        return {*keys.values()} <= {*bucket.keys()} and all(bucket.get(keys[path]) == path.read_bytes() for path in keys)
+
+    def train_all(members, **_):
+        """In this process."""
+        for member in members:
+            trained.append(member.name)
+            act(member.task)
+            if len(trained) == 1:
+                eventually(partial(is_uploaded, member.task.folder))
+                bucket.server.stop()
+
+    monkeypatch.setattr("pipelines.studies.run.training.train_all", train_all)
+    assert main(["reproduce", *STUDY, "--to", url]) == 2
+    (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
+    whole = Path(kept)
+
+    bucket.server.start()
+    first = bucket.get("studies/bias/runs/10-layers-bias-2-seed-0/run.json")
+    assert main(["reproduce", *STUDY, "--to", url]) == 0
+    assert trained == ["10-layers-bias-2-seed-0", *["10-layers-bias-4-seed-0"] * 2]
+    assert bucket.get("studies/bias/runs/10-layers-bias-2-seed-0/run.json") == first
+    found = downloaded(url, tmp_path / "bias")
+    for run in (found / "runs").iterdir():
+        assert differences(whole / "runs" / run.name, run) == []
+    assert (found / "results.csv").read_text().count("finished") == 2
+    shown = capsys.readouterr().out
+    assert f"bias in {url}: 2 runs, 1 of them done" in shown
+    assert f"tables and figures {url}/README.md" in shown
+    assert temporary(tmp_path) == [whole.parent.name]
+    assert main(["reproduce", "bias", "--to", url]) == 2
+    assert f"the study in {url} is another one: its budget was 1e-06 and is 1.0" in capsys.readouterr().err
+
+
+def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, toy, tmp_path, monkeypatch, capsys):
+    config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=3, width=8), epochs=1)
+    recipe = recipes.get("demo").model_copy(update={"config": config, "search": Space(transform_bias=(-4.0, 0.0))})
+    (tmp_path / "toy.json").write_text(recipe.model_dump_json())
+    url, oracle, ended = f"{bucket.url}/searches/toy", "searches/toy/oracle.json", []
+
+    class Watched(Shuffled):
+        def finished(self, timeout):
+            if len(ended) == 1:
+                eventually(lambda: bucket.keys(oracle) and b"COMPLETED" in bucket.get(oracle))
+                bucket.server.stop()
+            outcomes = super().finished(timeout)
+            ended.extend(outcomes)
+            return outcomes
+
+    monkeypatch.setattr("pipelines.tuning.search.LocalExecutor", lambda *_: Watched(capacity=1))
+    words = ["tune", str(tmp_path / "toy.json"), "--trials", "3", "--to", url]
+    assert main(words) == 2
+    (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
+    whole = search_state.read(Path(kept))
+
+    bucket.server.start()
+    before = json.loads(bucket.get(oracle))["trials"]
+    assert before[0]["status"] == "COMPLETED"
+    assert main(words) == 0
+    assert len(ended) == 3 + 2
+    found = search_state.read(downloaded(url, tmp_path / "toy"))
+    assert [(trial.values, trial.score) for trial in found.trials] == [(one.values, one.score) for one in whole.trials]
+    assert not [key for key in bucket.keys("searches/toy") if key.endswith((".keras", ".npz"))]
+    shown = capsys.readouterr().out
+    assert f"resumes the search in {url}" in shown
+    assert f"next: highway train {url}/best.json;" in shown
+    assert "/temporary/" not in shown
+    assert temporary(tmp_path) == [Path(kept).parent.name]
+    assert parse_train([f"{url}/best.json"]).config.recipe == "toy_tuned"
+
+
+def test_a_model_is_fitted_and_exported_by_url(bucket, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("pipelines.fit.fit.export", exported(tmp_path))
+    bucket.put("houses.csv", houses.write(tmp_path / "houses.csv").read_bytes())
+    run, model = f"{bucket.url}/runs/houses", f"{bucket.url}/models/houses"
+    words = ["fit", f"{bucket.url}/houses.csv", "--target", "verdict", "--minutes", "0.01", "--run", run, "--to", model]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert f"next: highway predict {model}/1 " in shown
+    assert f"highway serve {bucket.url}/models\n" in shown
+    assert "/temporary/" not in shown
+    assert open_run(downloaded(run, tmp_path / "run")).record.state == "finished"
+    assert (tmp_path / "run" / "evaluation.json").exists()
+    assert f"models/houses/1/{manifest.NAME}" in bucket.keys("models")
+    assert temporary(tmp_path) == []
+    assert main(words) == 2
+    assert f"{run} exists already, and a run is never overwritten" in capsys.readouterr().err
+    assert {key.split("/")[2] for key in bucket.keys("models")} == {"1"}
+
+
+def test_images_are_predicted_by_a_glob_of_urls(bucket, tmp_path, capsys):
+    bucket.upload(tiny_model.write(tmp_path / "tiny" / "1"), "tiny/1")
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros((4, 3), np.uint8)).save(buffer, "PNG")
+    # Folders may have an empty object.
+    bucket.put("photos/", b"")
+    for key in ("a1.png", "a2.png", "b.png", "a.txt", "c/a3.png", "c/d/a4.png", "[a].png"):
+        bucket.put(f"photos/{key}", buffer.getvalue())
+
+    def predicted(glob):
+        assert main(["predict", f"{bucket.url}/tiny", f"{bucket.url}/photos/{glob}", "--format", "json"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [json.loads(line)["file"].removeprefix(f"{bucket.url}/photos/") for line in lines]
+
+    assert predicted("a*.png") == ["a1.png", "a2.png"]
+    assert predicted("[ac]") == ["c/a3.png", "c/d/a4.png"]
+    assert predicted("[a].png") == ["[a].png"]
+    assert predicted("**/a[3-4].*") == ["c/a3.png", "c/d/a4.png"]
+    assert main(["predict", f"{bucket.url}/tiny", f"{bucket.url}/photos/*.jpg"]) == 2
+    assert f"there is nothing at {bucket.url}/photos/*.jpg. Expected an image" in capsys.readouterr().err
 
 
 def test_endpoints_follow_a_release_in_a_bucket(bucket, tmp_path, capsys):
@@ -310,7 +452,13 @@ def test_a_run_on_data_in_a_bucket_goes_on_where_there_is_nothing_of_them(bucket
 
 
 @pytest.mark.parametrize(
-    "words", [["train", *WORDS, "--run", "s3://missing/x"], ["export", "runs/x", "--to", "s3://missing/x"]]
+    "words",
+    [
+        ["train", *WORDS, "--run", "s3://missing/x"],
+        ["export", "runs/x", "--to", "s3://missing/x"],
+        ["reproduce", "bias", "--to", "s3://missing/x"],
+        ["tune", "demo", "--to", "s3://missing/x"],
+    ],
 )
 @pytest.mark.usefixtures("toy")
 def test_a_missing_bucket_is_named_before_anything_is_computed(words, capsys):

@@ -88,8 +88,14 @@ def _wait(folder: Path) -> None:
 
 
 def _trained(folder: Path) -> bool:
-    """Returns whether a run is trained to its end: the report is the last file that training writes."""
-    return folder.exists() and (diverged(folder) or (folder / "report.md").exists())
+    """Returns whether a run is trained to its end: the report is the last file that training writes.
+
+    The record counts too: in a bucket, the report may be newer.
+    """
+    if not folder.exists():
+        return False
+    state = open_run(folder).record.state
+    return state == "diverged" or (state == "finished" and (folder / "report.md").exists())
 
 
 def _evaluated(folder: Path) -> bool:

@@ -152,6 +152,71 @@ def test_what_is_saved_during_an_upload_waits_for_the_next_one(url, push, monkey
     assert contents(url)["checkpoint/state.npz"] == "2"
 
 
+def test_a_search_states_nothing_that_its_runs_do_not_hold(url, push, monkeypatch):
+    """Whenever the store dies, and whatever is written while files are copied."""
+    search, link = url.with_name("search"), os.link
+
+    def end(folder, trial):
+        run = folder / "trials" / f"{trial}"
+        save(run, trial)
+        write(run / "run.json", "finished")
+        write(folder / "oracle.json", trial)
+
+    def link_and_end(source, target):
+        link(source, target)
+        if len(todo) > 1:
+            end(folder, todo.pop(0))
+
+    for operations in itertools.count():
+        todo = [1, 2, 3]
+        with suppress(UserError), dying(operations) as failures, synced(search) as folder:
+            (folder / "trials").mkdir(parents=True, exist_ok=True)
+            end(folder, todo.pop(0))
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "link", link_and_end)
+                push()
+        found = contents(search)
+        for trial in range(1, int(found.get("oracle.json", 0)) + 1):
+            assert found[f"trials/{trial}/run.json"] == "finished"
+            assert found[f"trials/{trial}/metrics.csv"].startswith(f"{trial}\n")
+        search.rmtree()
+        if not failures:
+            break
+    assert operations > 15
+    assert found["oracle.json"] == "2"
+
+
+def test_a_run_without_its_record_has_not_begun(url):
+    for name in ("config.json", "steps.csv"):
+        (url / "runs" / "a" / name).write_bytes(b"")
+    for name in ("config.json", "run.json"):
+        (url / "runs" / "b" / name).write_bytes(b"")
+    with synced(url) as study:
+        assert [path.name for path in (study / "runs").iterdir()] == ["b"]
+
+
+def test_no_file_is_older_than_another_after_a_download(url):
+    for name in ("report.md", "evaluation.json"):
+        (url / name).write_bytes(b"")
+    with synced(url) as run:
+        assert len({path.stat().st_mtime_ns for path in run.iterdir()}) == 1
+
+
+def test_a_file_that_is_removed_before_its_turn_stops_no_upload(url, push, monkeypatch):
+    put = Url.put
+
+    def put_late(self, path):
+        if self.name == "best.keras":
+            path.unlink()
+        put(self, path)
+
+    with synced(url) as run:
+        save(run, 1)
+        monkeypatch.setattr(Url, "put", put_late)
+        push()
+    assert sorted(contents(url)) == ["checkpoint/state.npz", "metrics.csv", "run.json"]
+
+
 def test_an_upload_that_fails_is_tried_again(url, monkeypatch, capsys):
     monkeypatch.setattr(module, "PERIOD", 0.01)
     with synced(url) as run:
@@ -169,6 +234,16 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
         save(run, 1)
     assert (run / "checkpoint" / "state.npz").read_text() == "1"
     assert f"aws s3 sync {run} {url}" in str(raised.value)
+
+
+def test_what_a_signal_keeps_from_being_uploaded_is_kept(url, monkeypatch):
+    def stop(self, path):
+        raise StoppedError("stopped", 2)
+
+    monkeypatch.setattr(Url, "put", stop)
+    with pytest.raises(StoppedError), synced(url) as run:
+        save(run, 1)
+    assert (run / "checkpoint" / "state.npz").read_text() == "1"
 
 
 def test_an_error_of_the_block_is_not_lost(url):

@@ -14,7 +14,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.url import Url
 from pipelines.inference import job as jobs
 from pipelines.inference import part_tasks, stored_model, table_job
-from pipelines.inference.inputs import sources
+from pipelines.inference.inputs import Listing, sources
 from pipelines.inference.job import PredictionJob, run
 from pipelines.verbs.cli import main
 from serving import manifest
@@ -153,6 +153,32 @@ def test_an_image_that_disappears_gets_an_error(bucket):
 def test_nothing_at_a_url_is_an_error(bucket):
     with pytest.raises(UserError, match=f"there is nothing at {bucket}/photos"):
         sources([f"{bucket}/photos"], None)
+
+
+def test_globs_are_those_of_local_files(bucket, folder):
+    (bucket / "images/[0]/00.png").put(folder / "0" / "00.png")
+    (folder / "[0]").mkdir()
+    (folder / "0" / "00.png").rename(folder / "[0]" / "00.png")
+    (bucket / "images/0/00.png").unlink()
+
+    def names(*words):
+        return [*Listing(sources([*map(str, words)], None)).names()]
+
+    for glob in ("*/0[0-2].png", "**/*.png", "**", "[02]", "?/*", "[0]", "1/notes.*"):
+        local = [name.replace(str(folder), f"{bucket}/images") for name in names(folder / glob)]
+        assert names(f"{bucket}/images/{glob}") == local != []
+    assert len(names(f"{bucket}/*.tar")) == 9
+    with pytest.raises(UserError, match=r"there is nothing at memory://predicted-\d+/images/\*\.jpg\. Expected"):
+        names(f"{bucket}/images/*.jpg")
+
+
+def test_objects_that_match_are_listed_together(bucket, monkeypatch):
+    """A request for each would take an hour for 100,000 images."""
+    store, asked = bucket._store, []
+    info = store.info
+    monkeypatch.setattr(store, "info", lambda path, **options: (asked.append(path), info(path, **options))[1])
+    assert len(sources([f"{bucket}/images/*/*.png"], None)) == 30
+    assert len(asked) < 10
 
 
 def test_a_model_is_downloaded_once(bucket, tmp_path, monkeypatch):
