@@ -10,6 +10,8 @@ import sys
 import tarfile
 import tempfile
 import time
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,7 @@ from pipelines.verbs.train import parse_train
 from serving import bucket as buckets
 from serving import manifest, release
 from tests import houses, shapes, tiny_model
+from tests.endpoint import eventually
 from tests.executors import Shuffled
 from tests.killed_run import NEWEST, differences
 from tests.shallow_study import shallow
@@ -66,6 +69,9 @@ def _own_place(bucket, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sync, "PERIOD", 0.1)
+    # It needs a real standard error.
+    for module in ("training.processes.train", "tuning.trial_task"):
+        monkeypatch.setattr(f"pipelines.{module}.watchdog", lambda: nullcontext(lambda: None))
     # Figures take a quarter of the time.
     monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
     urls._store.cache_clear()
@@ -111,12 +117,6 @@ def exported(tmp_path):
         return to / str(number)
 
     return export
-
-
-def eventually(condition):
-    """Waits for an upload."""
-    while not condition():
-        time.sleep(0.01)
 
 
 def test_objects_of_a_real_store_behave_like_those_in_memory(bucket, tmp_path):
@@ -219,16 +219,17 @@ def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tm
 STUDY = ["bias", "--budget", "1e-06", "--arms", "10-layers-bias-2", "10-layers-bias-4"]
 
 
+@pytest.mark.usefixtures("toy")
 def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
-    ToyData(side=28, validation=False).install(monkeypatch)
     for name, arm in shallow(studies.get("bias").arms).items():
         monkeypatch.setitem(studies.get("bias").arms, name, arm)
     url, trained = f"{bucket.url}/studies/bias", []
 
     def is_uploaded(run):
-        files = [path for path in run.rglob("*") if path.is_file()]
-        keys = {path: f"studies/bias/runs/{run.name}/{path.relative_to(run).as_posix()}" for path in files}
-        return {*keys.values()} <= {*bucket.keys()} and all(bucket.get(keys[path]) == path.read_bytes() for path in keys)
+        start = f"studies/bias/runs/{run.name}"
+        files = {f"{start}/{path.relative_to(run).as_posix()}": path for path in run.rglob("*") if path.is_file()}
+        there = {*bucket.keys(start)}
+        return all(key in there and bucket.get(key) == path.read_bytes() for key, path in files.items())
 
     def train_all(members, **_):
         """In this process."""
@@ -245,10 +246,11 @@ def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, t
     whole = Path(kept)
 
     bucket.server.start()
-    first = bucket.get("studies/bias/runs/10-layers-bias-2-seed-0/run.json")
+    first, second = trained
+    record = bucket.get(f"studies/bias/runs/{first}/run.json")
     assert main(["reproduce", *STUDY, "--to", url]) == 0
-    assert trained == ["10-layers-bias-2-seed-0", *["10-layers-bias-4-seed-0"] * 2]
-    assert bucket.get("studies/bias/runs/10-layers-bias-2-seed-0/run.json") == first
+    assert trained == [first, second, second]
+    assert bucket.get(f"studies/bias/runs/{first}/run.json") == record
     found = downloaded(url, tmp_path / "bias")
     for run in (found / "runs").iterdir():
         assert differences(whole / "runs" / run.name, run) == []
@@ -261,7 +263,8 @@ def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, t
     assert f"the study in {url} is another one: its budget was 1e-06 and is 1.0" in capsys.readouterr().err
 
 
-def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, toy, tmp_path, monkeypatch, capsys):
+@pytest.mark.usefixtures("toy")
+def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=3, width=8), epochs=1)
     recipe = recipes.get("demo").model_copy(update={"config": config, "search": Space(transform_bias=(-4.0, 0.0))})
     (tmp_path / "toy.json").write_text(recipe.model_dump_json())
@@ -277,7 +280,8 @@ def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, 
             return outcomes
 
     monkeypatch.setattr("pipelines.tuning.search.LocalExecutor", lambda *_: Watched(capacity=1))
-    words = ["tune", str(tmp_path / "toy.json"), "--trials", "3", "--to", url]
+    monkeypatch.setattr("pipelines.tuning.figures.draw", lambda *_: None)
+    words = ["tune", str(tmp_path / "toy.json"), "--trials", "2", "--to", url]
     assert main(words) == 2
     (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
     whole = search_state.read(Path(kept))
@@ -286,10 +290,9 @@ def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, 
     before = json.loads(bucket.get(oracle))["trials"]
     assert before[0]["status"] == "COMPLETED"
     assert main(words) == 0
-    assert len(ended) == 3 + 2
+    assert len(ended) == 2 + 1
     found = search_state.read(downloaded(url, tmp_path / "toy"))
     assert [(trial.values, trial.score) for trial in found.trials] == [(one.values, one.score) for one in whole.trials]
-    assert not [key for key in bucket.keys("searches/toy") if key.endswith((".keras", ".npz"))]
     shown = capsys.readouterr().out
     assert f"resumes the search in {url}" in shown
     assert f"next: highway train {url}/best.json;" in shown
@@ -298,7 +301,11 @@ def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, 
     assert parse_train([f"{url}/best.json"]).config.recipe == "toy_tuned"
 
 
-def test_a_model_is_fitted_and_exported_by_url(bucket, tmp_path, monkeypatch, capsys):
+def test_a_model_is_fitted_and_exported_by_url(bucket, whole, tmp_path, monkeypatch, capsys):
+    for name in ("evaluate", "_report"):
+        monkeypatch.setattr(f"pipelines.fit.fit.{name}", lambda *_: None)
+    monkeypatch.setattr("pipelines.fit.fit.train", lambda _, run, **__: shutil.copytree(whole, run))
+    monkeypatch.setattr("pipelines.fit.choice.seconds_per_step", lambda *_: 1.0)
     monkeypatch.setattr("pipelines.fit.fit.export", exported(tmp_path))
     bucket.put("houses.csv", houses.write(tmp_path / "houses.csv").read_bytes())
     run, model = f"{bucket.url}/runs/houses", f"{bucket.url}/models/houses"
@@ -309,7 +316,6 @@ def test_a_model_is_fitted_and_exported_by_url(bucket, tmp_path, monkeypatch, ca
     assert f"highway serve {bucket.url}/models\n" in shown
     assert "/temporary/" not in shown
     assert open_run(downloaded(run, tmp_path / "run")).record.state == "finished"
-    assert (tmp_path / "run" / "evaluation.json").exists()
     assert f"models/houses/1/{manifest.NAME}" in bucket.keys("models")
     assert temporary(tmp_path) == []
     assert main(words) == 2

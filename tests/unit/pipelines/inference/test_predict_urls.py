@@ -167,7 +167,7 @@ def test_globs_are_those_of_local_files(bucket, folder):
     for glob in ("*/0[0-2].png", "**/*.png", "**", "[02]", "?/*", "[0]", "1/notes.*"):
         local = [name.replace(str(folder), f"{bucket}/images") for name in names(folder / glob)]
         assert names(f"{bucket}/images/{glob}") == local != []
-    assert len(names(f"{bucket}/*.tar")) == 9
+    assert len(names(f"{bucket}/*.tar")) == 10
     with pytest.raises(UserError, match=r"there is nothing at memory://predicted-\d+/images/\*\.jpg\. Expected"):
         names(f"{bucket}/images/*.jpg")
 
