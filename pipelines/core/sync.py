@@ -46,6 +46,7 @@ class _Sync:
         self.local = local
         self.url = url
         self._sent: dict[str, _Stamp] = {}
+        self._missed: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="upload", daemon=True)
 
@@ -76,12 +77,12 @@ class _Sync:
         self._ended.set()
         self._thread.join()
         self.push()
-        # Not before: while a checkpoint is replaced, it has no file for a moment.
-        for name in self._sent.keys() - {self._name(path) for path in _files(self.local)}:
-            (self.url.parent / name).unlink()
+        self._remove(self._gone())
 
     def push(self) -> None:
         """Uploads the files that have changed since the last call; an error leaves the rest to the next call.
+
+        Files that were gone at the last call, too, such as the weights of a trial that has ended, are removed.
 
         Raises:
             UserError: the store cannot be used.
@@ -94,6 +95,18 @@ class _Sync:
             for files in (others, *reversed(late)):
                 for name, path, stamp in _by_age(files):
                     self._upload(name, path, stamp)
+        # Not at once: while a checkpoint is replaced, it has no file for a moment.
+        gone, before = self._gone(), self._missed
+        self._missed = gone
+        self._remove(gone & before)
+
+    def _gone(self) -> set[str]:
+        return self._sent.keys() - {self._name(path) for path in _files(self.local)}
+
+    def _remove(self, names: set[str]) -> None:
+        for name in names:
+            (self.url.parent / name).unlink()
+            del self._sent[name]
 
     def _upload(self, name: str, path: Path, stamp: _Stamp) -> None:
         if self._sent.get(name) == stamp:

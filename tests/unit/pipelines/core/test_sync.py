@@ -236,6 +236,17 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
     assert f"aws s3 sync {run} {url}" in str(raised.value)
 
 
+def test_what_stays_removed_is_removed_before_the_end(url, push):
+    with synced(url) as run:
+        save(run, 1)
+        push()
+        (run / "best.keras").unlink()
+        push()
+        assert "best.keras" in contents(url)
+        push()
+        assert "best.keras" not in contents(url)
+
+
 def test_what_a_signal_keeps_from_being_uploaded_is_kept(url, monkeypatch):
     def stop(self, path):
         raise StoppedError("stopped", 2)
