@@ -25,6 +25,7 @@ _MODULES = {
     "cifar100": "papers.cifar100",
     "fitnets": "papers.fitnets",
     "modern": "papers.modern",
+    "conv-gate": "papers.conv_gate.study",
     "gates": "papers.gate_maps",
     "routing": "papers.routing",
     "lesions": "papers.lesions",

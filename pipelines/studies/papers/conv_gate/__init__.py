@@ -1,0 +1,1 @@
+"""Plain, residual and highway convolutional nets with equally many parameters, and in equal training time."""

@@ -1,0 +1,79 @@
+"""The nets of the study `conv-gate`, with what its short schedule finds: learning rates and times of a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines import recipes
+from pipelines.core.config import Provenance
+from pipelines.core.plotting import BLUE, GREEN, ORANGE
+from pipelines.studies.framework.study import CIFAR, Arm
+
+HIGHWAY = "cifar10_modern"
+EPOCHS, HELD_OUT = 20, 5000
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A net of the comparison.
+
+    Args:
+        recipe: recipe of the net.
+        colour: colour in figures.
+        rate: learning rate, the best of those tried on held-out images.
+        step: milliseconds of a training step.
+    """
+
+    recipe: str
+    colour: str
+    rate: float
+    step: float
+
+
+NETS = {
+    "highway": Contender(HIGHWAY, BLUE, rate=0.4, step=1.0),
+    "residual": Contender(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=1.0),
+    "plain": Contender(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=1.0),
+}
+TUNED = False
+"""True once `NETS` has the learning rates and times of a step that the short schedule found; a test compares them."""
+
+
+def equal_time(steps: Mapping[str, float]) -> dict[str, int]:
+    """Returns the epochs of each net in the time in which the slowest net has `EPOCHS`.
+
+    Args:
+        steps: time of a training step of each net.
+
+    Example:
+        equal_time({"highway": 6.0, "plain": 5.0})  # {"highway": 20, "plain": 24}
+    """
+    return {net: round(EPOCHS * max(steps.values()) / step) for net, step in steps.items()}
+
+
+def arm(net: Contender, rate: float, epochs: int = EPOCHS) -> Arm:
+    """Builds the arm that trains a net with a learning rate.
+
+    Args:
+        net: the net; one without gates gets as many parameters as the highway net.
+        rate: learning rate.
+        epochs: epochs of the one-cycle schedule.
+
+    Example:
+        arm(NETS["plain"], 0.2).config.model.match  # "parameters"
+    """
+    recipe = recipes.get(net.recipe)
+    config, ours = recipe.config, (*recipe.provenance.assumed, "validation")
+    model = config.model
+    if net.recipe != HIGHWAY:
+        model, ours = model.model_copy(update={"match": "parameters"}), (*ours, "model.match")
+    changed = {
+        "model": model,
+        "optimizer": config.optimizer.model_copy(update={"learning_rate": rate}),
+        "epochs": epochs,
+        "validation": HELD_OUT,
+    }
+    return Arm(
+        config=config.model_copy(update=changed),
+        provenance=Provenance(assumed=ours),
+        data=CIFAR.model_copy(update={"train": CIFAR.train - HELD_OUT}),
+    )

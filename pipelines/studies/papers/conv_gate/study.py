@@ -1,0 +1,148 @@
+"""Plain, residual and highway convolutional nets with equally many parameters, and in equal training time.
+
+Command     highway reproduce conv-gate --schedule short    (learning rates and times of a step, for `nets.NETS`), then
+            highway reproduce conv-gate --schedule full
+Net         that of cifar10_modern, and its twins without gates, widened to as many parameters (2,250,198 and 2,240,364)
+Data        CIFAR-10; 5,000 of the training images are held out, and learning rates are chosen on them
+Published   nothing
+Sources     all numbers are ours: those of the recipe (`recipes.modern`), with 20 epochs
+Measured    nothing yet
+"""
+
+from collections.abc import Mapping
+
+from pipelines.core.plotting import legend, log_ticks
+from pipelines.studies.framework import tables
+from pipelines.studies.framework.curves import Line, runs_and_mean, thin
+from pipelines.studies.framework.figures import Figures
+from pipelines.studies.framework.results import Results
+from pipelines.studies.framework.study import Arm, Study
+from pipelines.studies.framework.tables import MISSING, Table
+from pipelines.studies.papers.conv_gate import tuning
+from pipelines.studies.papers.conv_gate.nets import EPOCHS, HELD_OUT, NETS, TUNED, Contender, arm, equal_time
+
+SEEDS = 3
+NOT_TUNED = (
+    "The learning rates are still the recipe's, and the times of a step those of two cores of a CPU: the short "
+    "schedule, which finds both, has not been run."
+)
+
+
+def longer(net: str) -> str:
+    """Returns the name of the arm in which a net trains for as long as the slowest one."""
+    return f"{net}-longer"
+
+
+def make_arms(nets: Mapping[str, Contender]) -> dict[str, Arm]:
+    """Builds the arms: each net with `EPOCHS`, and again with more if its steps are faster than the slowest net's.
+
+    Args:
+        nets: the nets, by name.
+    """
+    epochs = equal_time({net: contender.step for net, contender in nets.items()})
+    same = {net: arm(contender, contender.rate) for net, contender in nets.items()}
+    faster = [net for net in nets if epochs[net] > EPOCHS]
+    return same | {longer(net): arm(nets[net], nets[net].rate, epochs[net]) for net in faster}
+
+
+ARMS = make_arms(NETS)
+EQUAL_EPOCHS = {net: net for net in NETS}
+EQUAL_TIME = {net: longer(net) if longer(net) in ARMS else net for net in NETS}
+CONDITIONS = {f"after {EPOCHS} epochs": EQUAL_EPOCHS, "in equal training time": EQUAL_TIME}
+"""The arm of each net under each condition. All nets have equally many parameters."""
+
+
+def make_tables(results: Results) -> list[Table]:
+    """Tabulates the accuracy of each net, a table for each condition."""
+    return [_accuracies(results, condition, arms) for condition, arms in CONDITIONS.items()]
+
+
+def _accuracies(results: Results, condition: str, arms: Mapping[str, str]) -> Table:
+    rows = tuple(
+        (net, results.parameters(name), *_training(results, net, name), results.accuracy(name))
+        for net, name in arms.items()
+    )
+    return Table(
+        f"Accuracy on test images {condition}, in percent",
+        ("net", "parameters", "learning rate", "epochs", "training, s", "accuracy"),
+        rows,
+        f"{tables.score_format(rows)}; training: steps times the time of a step under the short schedule, where four "
+        "runs of one net share the machine",
+    )
+
+
+def _training(results: Results, net: str, name: str) -> tuple[str, str, str]:
+    """Returns learning rate, epochs and seconds of an arm."""
+    if not (runs := results.of(name)):
+        return (MISSING,) * 3
+    config = runs[0].run.config
+    steps = config.epochs * runs[0].run.record.steps_per_epoch
+    return f"{config.optimizer.learning_rate:g}", str(config.epochs), f"{steps * NETS[net].step / 1000:.0f}"
+
+
+def draw_figures(results: Results, figures: Figures) -> None:
+    """Draws the test accuracy of each run, and the error on held-out images during training."""
+    with figures.figure("accuracies", (8.2, 4.4), "Accuracy on test images, equally many parameters") as figure:
+        panels = figure.subplots(len(CONDITIONS), sharex=True)
+        for axes, (condition, arms) in zip(panels, CONDITIONS.items(), strict=True):
+            for row, (net, name) in enumerate(arms.items()):
+                runs = [100 * share for share in results.accuracies(name)]
+                axes.plot(runs, [row] * len(runs), "o", color=NETS[net].colour, alpha=0.7)
+            axes.set_yticks(range(len(NETS)), list(NETS))
+            axes.set_ylim(len(NETS) - 0.5, -0.5)
+            axes.set_title(condition)
+        panels[-1].set_xlabel("accuracy on test images, %")
+    title = "Error on held-out images during training"
+    with figures.figure("held_out", (8.2, 4.6), title, thin(results)) as figure:
+        axes = figure.subplots()
+        for net, name in EQUAL_TIME.items():
+            shares = results.curves(name, tuning.SCORE)
+            if shares.size:
+                times = results.curves(name, "step")[0] * NETS[net].step / 1000
+                runs_and_mean(axes, times, 100 * (1 - shares), Line(name, net, NETS[net].colour))
+        log_ticks(axes.yaxis, lambda value, _: f"{value:g}%")
+        axes.set_xlabel("seconds of training")
+        axes.set_ylabel("error on held-out images")
+        legend(figure)
+
+
+TITLE = "What a gate gives to a convolutional net"
+SOURCE = "none"
+QUESTION = (
+    "which convolutional net is the most accurate with equally many parameters, and in equal training time: one with "
+    "gates, with additions, or with neither?"
+)
+STUDY: Study[Results] = Study(
+    name="conv-gate",
+    title=TITLE,
+    source=SOURCE,
+    asks=QUESTION,
+    arms=ARMS,
+    seeds=SEEDS,
+    differs=(
+        *(() if TUNED else (NOT_TUNED,)),
+        f"There is no source to compare with. Nets are trained as by `cifar10_modern`, with {EPOCHS} epochs in place "
+        f"of 60 and without {HELD_OUT:,} of the training images, on which learning rates were chosen.",
+        f"Each net has a learning rate of its own, chosen in runs of {EPOCHS} epochs with seed 0. All other settings, "
+        "and the depth, are those of the highway net.",
+        "The nets without gates are wider in all layers by one factor, which gives them as many parameters as the "
+        "highway net and 11% more multiplications for each image.",
+    ),
+    tables=make_tables,
+    draw=draw_figures,
+    short=Study(
+        name="conv-gate",
+        title=TITLE,
+        source=SOURCE,
+        asks=QUESTION,
+        arms=tuning.ARMS,
+        seeds=1,
+        differs=(
+            "The choice rests on held-out images; test accuracies in results.csv had no part in it.",
+            "The runs at the chosen learning rates are those of the full study with seed 0.",
+        ),
+        tables=tuning.make_tables,
+        draw=tuning.draw_figures,
+        label=tuning.LABEL,
+    ),
+)
