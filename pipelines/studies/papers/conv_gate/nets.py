@@ -30,9 +30,9 @@ class Contender:
 
 
 NETS = {
-    "highway": Contender(HIGHWAY, BLUE, rate=0.4, step=1.0),
-    "residual": Contender(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=1.0),
-    "plain": Contender(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=1.0),
+    "highway": Contender(HIGHWAY, BLUE, rate=0.4, step=1960),
+    "residual": Contender(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=2410),
+    "plain": Contender(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=2610),
 }
 TUNED = False
 """True once `NETS` has the learning rates and times of a step that the short schedule found; a test compares them."""

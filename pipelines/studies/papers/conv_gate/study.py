@@ -9,6 +9,7 @@ Sources     all numbers are ours: those of the recipe (`recipes.modern`), with 2
 Measured    nothing yet
 """
 
+import statistics
 from collections.abc import Mapping
 
 from pipelines.core.plotting import legend, log_ticks
@@ -82,13 +83,17 @@ def _training(results: Results, net: str, name: str) -> tuple[str, str, str]:
 
 def draw_figures(results: Results, figures: Figures) -> None:
     """Draws the test accuracy of each run, and the error on held-out images during training."""
-    with figures.figure("accuracies", (8.2, 4.4), "Accuracy on test images, equally many parameters") as figure:
+    caption = "Dots are single seeds, bars their means." if results.several else ""
+    with figures.figure(
+        "accuracies", (8.2, 4.4), "Accuracy on test images, equally many parameters", caption
+    ) as figure:
         panels = figure.subplots(len(CONDITIONS), sharex=True)
         for axes, (condition, arms) in zip(panels, CONDITIONS.items(), strict=True):
             for row, (net, name) in enumerate(arms.items()):
-                runs = [100 * share for share in results.accuracies(name)]
-                axes.plot(runs, [row] * len(runs), "o", color=NETS[net].colour, alpha=0.7)
-            axes.set_yticks(range(len(NETS)), list(NETS))
+                if runs := [100 * share for share in results.accuracies(name)]:
+                    axes.plot(runs, [row] * len(runs), "o", color=NETS[net].colour, alpha=0.6)
+                    axes.plot(statistics.mean(runs), row, "|", color=NETS[net].colour, ms=18, mew=2)
+            axes.set_yticks(range(len(NETS)), [_label(results, net, name) for net, name in arms.items()])
             axes.set_ylim(len(NETS) - 0.5, -0.5)
             axes.set_title(condition)
         panels[-1].set_xlabel("accuracy on test images, %")
@@ -104,6 +109,11 @@ def draw_figures(results: Results, figures: Figures) -> None:
         axes.set_xlabel("seconds of training")
         axes.set_ylabel("error on held-out images")
         legend(figure)
+
+
+def _label(results: Results, net: str, name: str) -> str:
+    epochs = _training(results, net, name)[1]
+    return net if epochs == MISSING else f"{net}, {epochs} epochs"
 
 
 TITLE = "What a gate gives to a convolutional net"
