@@ -13,7 +13,7 @@ EPOCHS, HELD_OUT = 20, 5000
 
 
 @dataclass(frozen=True)
-class Contender:
+class TunedNet:
     """A net of the comparison.
 
     Args:
@@ -30,9 +30,9 @@ class Contender:
 
 
 NETS = {
-    "highway": Contender(HIGHWAY, BLUE, rate=0.4, step=1960),
-    "residual": Contender(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=2410),
-    "plain": Contender(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=2610),
+    "highway": TunedNet(HIGHWAY, BLUE, rate=0.4, step=1960),
+    "residual": TunedNet(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=2410),
+    "plain": TunedNet(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=2610),
 }
 TUNED = False
 """True once `NETS` has the learning rates and times of a step that the short schedule found; a test compares them."""
@@ -50,7 +50,7 @@ def equal_time(steps: Mapping[str, float]) -> dict[str, int]:
     return {net: round(EPOCHS * max(steps.values()) / step) for net, step in steps.items()}
 
 
-def arm(net: Contender, rate: float, epochs: int = EPOCHS) -> Arm:
+def arm(net: TunedNet, rate: float, epochs: int = EPOCHS) -> Arm:
     """Builds the arm that trains a net with a learning rate.
 
     Args:

@@ -20,7 +20,7 @@ from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm, Study
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.papers.conv_gate import tuning
-from pipelines.studies.papers.conv_gate.nets import EPOCHS, HELD_OUT, NETS, TUNED, Contender, arm, equal_time
+from pipelines.studies.papers.conv_gate.nets import EPOCHS, HELD_OUT, NETS, TUNED, TunedNet, arm, equal_time
 
 SEEDS = 3
 NOT_TUNED = (
@@ -34,14 +34,14 @@ def longer(net: str) -> str:
     return f"{net}-longer"
 
 
-def make_arms(nets: Mapping[str, Contender]) -> dict[str, Arm]:
+def make_arms(nets: Mapping[str, TunedNet]) -> dict[str, Arm]:
     """Builds the arms: each net with `EPOCHS`, and again with more if its steps are faster than the slowest net's.
 
     Args:
         nets: the nets, by name.
     """
-    epochs = equal_time({net: contender.step for net, contender in nets.items()})
-    same = {net: arm(contender, contender.rate) for net, contender in nets.items()}
+    epochs = equal_time({net: tuned.step for net, tuned in nets.items()})
+    same = {net: arm(tuned, tuned.rate) for net, tuned in nets.items()}
     faster = [net for net in nets if epochs[net] > EPOCHS]
     return same | {longer(net): arm(nets[net], nets[net].rate, epochs[net]) for net in faster}
 

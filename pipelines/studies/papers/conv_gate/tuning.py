@@ -26,7 +26,7 @@ def tried(net: str, rate: float) -> str:
     return f"{net}-{rate:g}"
 
 
-ARMS: dict[str, Arm] = {tried(net, rate): arm(contender, rate) for net, contender in NETS.items() for rate in RATES}
+ARMS: dict[str, Arm] = {tried(net, rate): arm(tuned, rate) for net, tuned in NETS.items() for rate in RATES}
 
 
 def scores(results: Results, net: str) -> dict[float, list[float]]:
@@ -103,10 +103,10 @@ def draw_figures(results: Results, figures: Figures) -> None:
     """Draws the held-out accuracy over the learning rate, a line for each net."""
     with figures.figure("rates", (8.2, 4.4), "Accuracy on held-out images by learning rate") as figure:
         axes = figure.subplots()
-        for net, contender in NETS.items():
+        for net, tuned in NETS.items():
             means = {rate: 100 * statistics.mean(found) for rate, found in scores(results, net).items() if found}
             if means:
-                axes.plot(list(means), list(means.values()), "o-", color=contender.colour, label=net)
+                axes.plot(list(means), list(means.values()), "o-", color=tuned.colour, label=net)
         listed_ticks(axes.xaxis, RATES)
         axes.set_xlim(RATES[0] / 1.2, RATES[-1] * 1.2)
         axes.set_xlabel("maximum of the learning rate")
