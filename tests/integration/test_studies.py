@@ -35,7 +35,7 @@ REPRESENTATIVES = {
     "depth-hundred": tuple(nets.name(net, 100) for net in ("highway-low", "plain")),
     "mnist": ("width-16",),
     "modern": ("mnist",),
-    "conv-gate": ("highway", "plain"),
+    "conv-gate": ("plain",),
     "fitnets": ("highway-a",),
 }
 # Studies worth compiling: lesions of units run one program thousands of times, and a loop of a thousand layers is
