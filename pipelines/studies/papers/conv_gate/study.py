@@ -84,15 +84,15 @@ def _training(results: Results, net: str, name: str) -> tuple[str, str, str]:
 def draw_figures(results: Results, figures: Figures) -> None:
     """Draws the test accuracy of each run, and the error on held-out images during training."""
     caption = "Dots are single seeds, bars their means." if results.several else ""
-    with figures.figure(
-        "accuracies", (8.2, 4.4), "Accuracy on test images, equally many parameters", caption
-    ) as figure:
+    title = "Accuracy on test images, equally many parameters"
+    with figures.figure("accuracies", (8.2, 4.4), title, caption) as figure:
         panels = figure.subplots(len(CONDITIONS), sharex=True)
         for axes, (condition, arms) in zip(panels, CONDITIONS.items(), strict=True):
             for row, (net, name) in enumerate(arms.items()):
                 if runs := [100 * share for share in results.accuracies(name)]:
                     axes.plot(runs, [row] * len(runs), "o", color=NETS[net].colour, alpha=0.6)
-                    axes.plot(statistics.mean(runs), row, "|", color=NETS[net].colour, ms=18, mew=2)
+                    if len(runs) > 1:
+                        axes.plot(statistics.mean(runs), row, "|", color=NETS[net].colour, ms=18, mew=2)
             axes.set_yticks(range(len(NETS)), [_label(results, net, name) for net, name in arms.items()])
             axes.set_ylim(len(NETS) - 0.5, -0.5)
             axes.set_title(condition)
@@ -104,7 +104,7 @@ def draw_figures(results: Results, figures: Figures) -> None:
             shares = results.curves(name, tuning.SCORE)
             if shares.size:
                 times = results.curves(name, "step")[0] * NETS[net].step / 1000
-                runs_and_mean(axes, times, 100 * (1 - shares), Line(name, net, NETS[net].colour))
+                runs_and_mean(axes, times, 100 * (1 - shares), Line(name, net, NETS[net].colour), marker="o", ms=3)
         log_ticks(axes.yaxis, lambda value, _: f"{value:g}%")
         axes.set_xlabel("seconds of training")
         axes.set_ylabel("error on held-out images")
