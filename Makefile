@@ -12,7 +12,7 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check
 new_environment = @$(PYTHON) -m venv --clear $(1) && $(1)/$(PIP_INSTALL) --require-hashes --requirement requirements/uv.lock
 install_into = @$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/$(PIP_INSTALL) $(2)
 
-.PHONY: help install install-dev demo test test-all test-tensorflow test-unit test-integration test-jax test-torch lint format docs peers servers bench images lock clean
+.PHONY: help install install-dev demo test test-all test-tensorflow test-unit test-integration test-jax test-torch test-oldest lint format docs peers servers bench images lock clean
 
 help:  ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -58,7 +58,7 @@ test: install-dev peers  ## Run the tests on every backend, short of the slow on
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/unit/highway_keras
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) -m "not slow" tests/unit/highway_keras
 
-test-all: test-tensorflow test-jax test-torch  ## Run every test on every backend
+test-all: test-tensorflow test-jax test-torch test-oldest  ## Run every test on every backend
 
 test-tensorflow: test-unit test-integration
 
@@ -73,6 +73,10 @@ test-jax: install-dev
 
 test-torch: install-dev peers
 	KERAS_BACKEND=torch $(PYTEST_IN_PEERS) tests/unit/highway_keras
+
+test-oldest: .venv-oldest/installed  ## Run the library's tests on the oldest Keras that it supports
+	KERAS_BACKEND=jax .venv-oldest/bin/python -m pytest -q -n 3 --dist worksteal -m "not slow" \
+	    tests/unit/highway_keras
 
 lint: install-dev  ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -97,6 +101,11 @@ peers: .venv-peers/installed  ## Create .venv-peers: PyTorch, for tests and benc
 	$(call new_environment,.venv-peers)
 	$(call install_into,.venv-peers,--require-hashes --requirement requirements/peers.lock)
 	@.venv-peers/$(PIP_INSTALL) --requirement requirements/peers.torch.txt
+	@touch $@
+
+.venv-oldest/installed: requirements/uv.lock requirements/oldest.lock
+	$(call new_environment,.venv-oldest)
+	$(call install_into,.venv-oldest,--require-hashes --requirement requirements/oldest.lock)
 	@touch $@
 
 servers: .venv-servers/installed  ## Create .venv-servers with the servers that the endpoint is compared with
@@ -139,9 +148,10 @@ lock: install-dev  ## Resolve the dependencies anew
 	    --output-file requirements/serving.lock
 	$(COMPILE) $(AS_INSTALLED) requirements/docs.in --output-file requirements/docs.lock
 	$(COMPILE) $(AS_INSTALLED) requirements/peers.in --output-file requirements/peers.lock
+	$(COMPILE) $(UNIVERSAL) requirements/oldest.in --output-file requirements/oldest.lock
 	echo uv | $(COMPILE) $(AS_INSTALLED) - --output-file requirements/uv.lock
 	$(COMPILE) $(UNIVERSAL) requirements/servers.in --output-file requirements/servers.lock
 	echo cyclonedx-bom | $(COMPILE) --universal --python-version 3.13 - --output-file requirements/sbom.lock
 
 clean:  ## Remove environments, caches and the site; runs, models and data stay
-	rm -rf .venv .venv-docs .venv-peers .venv-servers site .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-docs .venv-oldest .venv-peers .venv-servers site .mypy_cache .ruff_cache .hypothesis build *.egg-info
