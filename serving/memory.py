@@ -39,10 +39,6 @@ def keep_freed() -> None:
 
     Training steps allocate and free the same large arrays. Mapped anew in every step, each of their pages costs a fault
     when it is first written: a fifth of a step, if its gradients take tens of megabytes (docs/depth.md).
-
-    Example:
-        keep_freed()
-        model.fit(images, labels)
     """
     if (mallopt := _from_glibc("mallopt")) is not None:
         mallopt(_M_MMAP_THRESHOLD, _NEVER)
@@ -58,7 +54,7 @@ def in_huge_pages(variables: Mapping[str, str]) -> dict[str, str]:
         variables: environment of this process.
 
     Example:
-        subprocess.run(command, env=in_huge_pages(os.environ))
+        in_huge_pages({"LANG": "C"})  # and "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"
     """
     given = variables.get(_TUNABLES)
     return {**variables, _TUNABLES: f"{given}:{_HUGE_PAGES}" if given else _HUGE_PAGES}

@@ -1,6 +1,6 @@
 """Dropout on several devices, with the masks of one device.
 
-Imports Keras only, like `pipelines.training.data_parallel`.
+Imports Keras only, like `pipelines.training.data_parallel`; `pipelines.training.mirrored_dropout` is for TensorFlow.
 """
 
 from collections.abc import Callable
@@ -12,56 +12,39 @@ from pipelines.training.data_parallel import AXIS
 
 
 class DividedDropout(keras.layers.Layer):
-    """A dropout layer for a program that each device runs on its own part of a batch.
+    """A dropout layer for a program that each device runs on its own part of a batch. JAX only.
 
     Each device draws the mask of the whole batch and applies its part.
 
     Args:
         dropout: the layer, whose rate and seed are used.
-        compiled: whether TensorFlow draws the numbers that XLA would draw, which are others.
 
     Example:
         divided = DividedDropout(keras.layers.Dropout(0.5, seed=0))
     """
 
-    def __init__(self, dropout: keras.layers.Dropout, compiled: bool = False) -> None:
+    def __init__(self, dropout: keras.layers.Dropout) -> None:
         super().__init__(name=dropout.name, dtype=dropout.dtype_policy)
         self.dropout = dropout
-        self.drawn = self._compiled() if compiled and dropout.rate else lambda whole: dropout(whole, training=True)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Drops units in training, which must be divided among devices."""
         if not training:
             return inputs
-        device, devices = _place()
+        device, devices = self.place()
         rows, *shape = keras.ops.shape(inputs)
         mask = self.drawn(keras.ops.ones((rows * devices, *shape), inputs.dtype))
         return inputs * keras.ops.slice(mask, (device * rows, *[0] * len(shape)), (rows, *shape))
 
-    def _compiled(self) -> Callable[[Any], Any]:
-        import tensorflow as tf
-
-        generator = self.dropout.seed_generator
-
-        @tf.function(jit_compile=True, autograph=False)
-        def drawn(whole: Any, seed: Any) -> Any:
-            # Replicas share the program, but not the variable of the seed.
-            with keras.StatelessScope([(generator.state, seed)]):
-                return self.dropout(whole, training=True)
-
-        return lambda whole: drawn(whole, generator.next())
-
-
-def _place() -> tuple[Any, int]:
-    """Returns the number of the device that computes, and that of all devices."""
-    if keras.backend.backend() == "jax":
+    def place(self) -> tuple[Any, int]:
+        """Returns the number of the device that computes, and that of all devices."""
         import jax
 
         return jax.lax.axis_index(AXIS), jax.lax.axis_size(AXIS)
-    import tensorflow as tf
 
-    context = tf.distribute.get_replica_context()
-    return context.replica_id_in_sync_group, context.num_replicas_in_sync
+    def drawn(self, whole: Any) -> Any:
+        """Returns the mask of a whole batch, given as ones."""
+        return self.dropout(whole, training=True)
 
 
 def divided(net: keras.Model) -> keras.Model | None:
@@ -79,22 +62,22 @@ def divided(net: keras.Model) -> keras.Model | None:
     """
     if has_other_state(net, keras.layers.Dropout):
         return None
-    return with_divided_dropout(net) if net.non_trainable_variables else net
+    return with_dropout(net, DividedDropout) if net.non_trainable_variables else net
 
 
-def with_divided_dropout(net: keras.Model, compiled: bool = False) -> keras.Model:
-    """Returns a functional net with the same weights and seeds, and each dropout layer divided among devices.
+def with_dropout(net: keras.Model, form: Callable[[keras.layers.Dropout], keras.layers.Layer]) -> keras.Model:
+    """Returns a functional net with the same weights and seeds, and another form of its dropout layers.
 
     Args:
         net: the net.
-        compiled: see `DividedDropout`.
+        form: returns the new form of a layer.
 
     Example:
-        with_divided_dropout(from_preset("cifar10_19"))
+        with_dropout(from_preset("cifar10_19"), DividedDropout)
     """
 
     def replaced(layer: keras.layers.Layer) -> keras.layers.Layer:
-        return DividedDropout(layer, compiled) if isinstance(layer, keras.layers.Dropout) else layer
+        return form(layer) if isinstance(layer, keras.layers.Dropout) else layer
 
     return keras.models.clone_model(net, clone_function=replaced)
 

@@ -14,7 +14,7 @@ from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
 from pipelines.training import memory, optimizers, schedules
 from pipelines.training.data_parallel import DataParallelModel
-from pipelines.training.divided_dropout import divided, with_divided_dropout
+from pipelines.training.divided_dropout import divided
 from pipelines.training.initialization import fast_initializers
 from pipelines.training.precision import Policy, policy
 from pipelines.training.steps_per_execution import MultiStepModel, device_count
@@ -214,7 +214,9 @@ def _mirrored(net: keras.Model, config: Config, compiled: bool) -> keras.Model:
             f"on TensorFlow, this run trains on one device only: {reason}. Set KERAS_BACKEND=jax, or choose "
             "--devices 1."
         )
-    parts = with_divided_dropout(net, compiled)
+    from pipelines.training.mirrored_dropout import mirrored
+
+    parts = mirrored(net, compiled)
     return keras.Model(parts.input, parts.output, name=net.name)
 
 

@@ -1,12 +1,13 @@
 """SIGTERM, SIGHUP and Ctrl-C: a training run saves and ends; a process that has started others ends them first."""
 
+import errno
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 
@@ -50,6 +51,7 @@ def noted(console: Console) -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
+    console.file = cast(IO[str], _Writable(console.file))
     read, write = os.pipe()
     os.set_blocking(write, False)
     handlers = _handlers()
@@ -69,6 +71,34 @@ def noted(console: Console) -> Iterator[StopRequest]:
         os.close(write)
         listener.join()
         os.close(read)
+
+
+class _Writable:
+    """A text file that drops what a closed terminal refuses, in the moment before its SIGHUP is noted."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        with _no_terminal():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with _no_terminal():
+            self._file.flush()
+
+
+@contextmanager
+def _no_terminal() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 @contextmanager

@@ -33,8 +33,8 @@ os.open(sys.argv[2], os.O_RDWR)
 console = Console()
 with noted(console) as stop:
     while not stop.by:
+        # All the time, to meet the moment between the closing of the terminal and its signal.
         console.print("step")
-        time.sleep(0.01)
     console.print("saving")
     Path(sys.argv[1]).write_text(stop.by.name)
 """
