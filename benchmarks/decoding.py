@@ -8,7 +8,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -41,14 +41,17 @@ def run(session: Session) -> Iterator[Row]:
     megapixels = photograph.width * photograph.height / 1e6
     with ThreadPoolExecutor(1) as executor:
         decoder = Decoder(executor, processes=1, queue=1, pixels=PIXELS)
-        ways = {"ours": lambda file: decoder.decode_limited(file, "photograph"), "Pillow": _with_pillow}
+        ways = {
+            "ours": _Way(lambda file: decoder.decode_limited(file, "photograph"), ours=True),
+            "Pillow": _Way(_with_pillow, ours=False),
+        }
         for name, (form, options) in FORMATS.items():
             file = _encoded(photograph, form, options)
             times = _alternate(ways, file, 1 if session.quick else ROUNDS)
             data = f"{megapixels:.3g} megapixels, {len(file) / 1e6:.3g} MB"
             line = ", ".join(f"{way} {np.median(found):.0f} ms" for way, found in times.items())
             session.spent(FILE_COST * ROUNDS, f"decoding, {name}: {line}")
-            yield from session.rows(Row("decoding", name, "ms", data=data), times, {way: _Way(way) for way in ways})
+            yield from session.rows(Row("decoding", name, "ms", data=data), times, ways)
         decoder.close()
 
 
@@ -60,21 +63,20 @@ def cost(session: Session) -> float:
 BENCHMARK = Benchmark("decoding", "How long do photographs of 12 megapixels take to decode?", run, cost)
 
 
-class _Way(str):
-    @property
-    def ours(self) -> bool:
-        return self == "ours"
+class _Way(NamedTuple):
+    decode: Callable[[bytes], object]
+    ours: bool
 
 
-def _alternate(ways: Mapping[str, Callable[[bytes], object]], file: bytes, rounds: int) -> dict[str, list[float]]:
+def _alternate(ways: Mapping[str, _Way], file: bytes, rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(rounds + 1):
-        for way, decode in ways.items():
+        for name, way in ways.items():
             start = time.perf_counter()
-            decode(file)
+            way.decode(file)
             # The first turn starts the process.
             if turn:
-                times[way].append(1e3 * (time.perf_counter() - start))
+                times[name].append(1e3 * (time.perf_counter() - start))
     return times
 
 

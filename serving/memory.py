@@ -38,7 +38,7 @@ def keep_freed() -> None:
     """Keeps freed memory for later allocations, with glibc, until the process ends.
 
     Training steps allocate and free the same large arrays. Mapped anew in every step, each of their pages costs a fault
-    when it is first written: a fifth of a step, if its gradients take tens of megabytes (docs/depth.md).
+    when it is first written (docs/depth.md).
     """
     if (mallopt := _from_glibc("mallopt")) is not None:
         mallopt(_M_MMAP_THRESHOLD, _NEVER)

@@ -29,8 +29,8 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     only if the import fails.
 
     On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs. On
-    TensorFlow, it is split if several devices are needed and there is no GPU, and freed memory is left to TensorFlow,
-    whose steps gain nothing if the process keeps it.
+    TensorFlow, it is split if several devices are needed and there is no GPU. On all other backends, the process keeps
+    freed memory.
 
     Args:
         devices: minimum number of devices.
@@ -48,6 +48,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
         # JAX has read it, and processes that this one starts may have another number of cores.
         del os.environ[DEVICES_VARIABLE]
     if not on_tensorflow:
+        # TensorFlow's steps gain nothing from it.
         memory.keep_freed()
     # A user's keras.json must not change what a recipe computes.
     keras.config.set_floatx("float32")
