@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ from pipelines.core.url import Location, Url, fetch
 
 PERIOD = 5.0
 """Seconds between two uploads of changed files."""
-LATE = (("run.json", "checkpoint"), ("oracle.json",))
-"""Files or folders that are uploaded after all others, one group after the other, because they state how far a run or a
-search is, and thus what the others hold."""
+LATE = ("run.json", "checkpoint", "oracle.json")
+"""Files or folders that are uploaded after all others, one after the other, because they state how far a run or a search
+is, and thus what the others hold."""
 
 
 class _Stamp(NamedTuple):
@@ -88,9 +88,9 @@ class _Sync:
             UserError: the store cannot be used.
         """
         with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
-            # The last ones are copied first, and all late ones before the others are listed: training continues
+            # The last ones are linked first, and all late ones before the others are listed: training continues
             # meanwhile, and newer versions would refer to files that are not uploaded yet.
-            late = [[*self._kept(names, Path(folder))] for names in reversed(LATE)]
+            late = [[*self._kept(name, Path(folder))] for name in reversed(LATE)]
             others = [(self._name(path), path) for path in _files(self.local) if not self._is_late(path)]
             for files in (others, *reversed(late)):
                 for name, path, stamp in _by_age(files):
@@ -125,21 +125,18 @@ class _Sync:
                 return
         self._sent[name] = stamp
 
-    def _kept(self, names: Sequence[str], folder: Path) -> Iterator[tuple[str, Path]]:
-        """Links the files of a late group, so that they stay what they are."""
+    def _kept(self, late: str, folder: Path) -> Iterator[tuple[str, Path]]:
+        """Links late files, so that they stay what they are."""
         for number, path in enumerate(_files(self.local)):
-            if not self._is_in(names, path):
+            if late not in path.relative_to(self.local).parts:
                 continue
-            link = folder / f"{names[0]}-{number}"
+            link = folder / f"{late}-{number}"
             with suppress(FileNotFoundError):
                 os.link(path, link)
                 yield self._name(path), link
 
     def _is_late(self, path: Path) -> bool:
-        return any(self._is_in(names, path) for names in LATE)
-
-    def _is_in(self, names: Sequence[str], path: Path) -> bool:
-        return not {*names}.isdisjoint(path.relative_to(self.local).parts)
+        return not {*LATE}.isdisjoint(path.relative_to(self.local).parts)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.local.parent).as_posix()

@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,31 @@ def started():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture
+def own_place(bucket, monkeypatch, tmp_path):
+    """Frequent uploads, temporary files of the test's own, and no connections of earlier tests."""
+    from pipelines.core import sync
+    from pipelines.core import url as urls
+
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sync, "PERIOD", 0.1)
+    # It needs a real standard error.
+    for module in ("training.processes.train", "tuning.trial_task"):
+        monkeypatch.setattr(f"pipelines.{module}.watchdog", lambda: nullcontext(lambda: None))
+    # Figures take a quarter of the time.
+    monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
+    urls._store.cache_clear()
+    yield
+    urls._store.cache_clear()
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Toy images in place of MNIST."""
+    from tests.toy_data import ToyData
+
+    return ToyData(side=28).install(monkeypatch)

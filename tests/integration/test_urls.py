@@ -8,10 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +17,21 @@ import pytest
 from PIL import Image
 
 from highway_keras import from_preset
-from pipelines import recipes, studies
-from pipelines.core import sync
 from pipelines.core import url as urls
-from pipelines.core.config import ModelConfig, Space
 from pipelines.core.run import open_run
-from pipelines.core.url import Url, fetch
+from pipelines.core.url import Url
 from pipelines.export.version import new_version
 from pipelines.inference import job
-from pipelines.studies.run.task import act
 from pipelines.training import checkpoint
-from pipelines.tuning import search_state
 from pipelines.verbs.cli import main
-from pipelines.verbs.train import parse_train
 from serving import bucket as buckets
 from serving import manifest, release
 from tests import houses, shapes, tiny_model
-from tests.endpoint import eventually
-from tests.executors import Shuffled
+from tests.bucket_files import downloaded, temporary
 from tests.killed_run import NEWEST, differences
-from tests.shallow_study import shallow
-from tests.toy_data import ToyData, toy_config
+from tests.toy_data import ToyData
 
+pytestmark = pytest.mark.usefixtures("own_place")
 ROOT = Path(__file__).parents[2]
 WORDS = [
     *("mnist_dense_50", "--model.depth", "3", "--model.width", "8", "--model.dropout", "0.2", "--epochs", "2"),
@@ -62,28 +52,6 @@ with sync.synced(Url(sys.argv[1])) as run:
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_place(bucket, monkeypatch, tmp_path):
-    """Frequent uploads, temporary files of the test's own, and no connections of earlier tests."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(sync, "PERIOD", 0.1)
-    # It needs a real standard error.
-    for module in ("training.processes.train", "tuning.trial_task"):
-        monkeypatch.setattr(f"pipelines.{module}.watchdog", lambda: nullcontext(lambda: None))
-    # Figures take a quarter of the time.
-    monkeypatch.setattr("pipelines.training.figures.draw_training", lambda run: None)
-    urls._store.cache_clear()
-    yield
-    urls._store.cache_clear()
-
-
-@pytest.fixture
-def toy(monkeypatch):
-    return ToyData(side=28).install(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An undisturbed run on a disk, which tests must not change."""
@@ -93,17 +61,6 @@ def whole(tmp_path_factory):
         patch.setattr("pipelines.training.figures.draw_training", lambda run: None)
         assert main(["train", *WORDS, "--run", str(run)]) == 0
     return run
-
-
-def temporary(tmp_path):
-    """The names of this program's temporary files."""
-    return [path.name for path in (tmp_path / "temporary").glob("highway-*")]
-
-
-def downloaded(url, folder):
-    """A copy of a run in a bucket."""
-    fetch([(one.url, folder / str(one.url).removeprefix(f"{url}/")) for one in Url(url).files()])
-    return folder
 
 
 def exported(tmp_path):
@@ -214,91 +171,6 @@ def test_a_run_is_evaluated_exported_and_predicted_with_by_url(bucket, whole, tm
     assert f'"file": "{bucket.url}/images/a.png"' in shown.out
     assert shown.err.startswith(f"{model}/2 is the newest version of {model}\n")
     assert temporary(tmp_path) == []
-
-
-STUDY = ["bias", "--budget", "1e-06", "--arms", "10-layers-bias-2", "10-layers-bias-4"]
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
-    for name, arm in shallow(studies.get("bias").arms).items():
-        monkeypatch.setitem(studies.get("bias").arms, name, arm)
-    url, trained = f"{bucket.url}/studies/bias", []
-
-    def is_uploaded(run):
-        start = f"studies/bias/runs/{run.name}"
-        files = {f"{start}/{path.relative_to(run).as_posix()}": path for path in run.rglob("*") if path.is_file()}
-        there = {*bucket.keys(start)}
-        return all(key in there and bucket.get(key) == path.read_bytes() for key, path in files.items())
-
-    def train_all(members, **_):
-        """In this process."""
-        for member in members:
-            trained.append(member.name)
-            act(member.task)
-            if len(trained) == 1:
-                eventually(partial(is_uploaded, member.task.folder))
-                bucket.server.stop()
-
-    monkeypatch.setattr("pipelines.studies.run.training.train_all", train_all)
-    assert main(["reproduce", *STUDY, "--to", url]) == 2
-    (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
-    whole = Path(kept)
-
-    bucket.server.start()
-    first, second = trained
-    record = bucket.get(f"studies/bias/runs/{first}/run.json")
-    assert main(["reproduce", *STUDY, "--to", url]) == 0
-    assert trained == [first, second, second]
-    assert bucket.get(f"studies/bias/runs/{first}/run.json") == record
-    found = downloaded(url, tmp_path / "bias")
-    for run in (found / "runs").iterdir():
-        assert differences(whole / "runs" / run.name, run) == []
-    assert (found / "results.csv").read_text().count("finished") == 2
-    shown = capsys.readouterr().out
-    assert f"bias in {url}: 2 runs, 1 of them done" in shown
-    assert f"tables and figures {url}/README.md" in shown
-    assert temporary(tmp_path) == [whole.parent.name]
-    assert main(["reproduce", "bias", "--to", url]) == 2
-    assert f"the study in {url} is another one: its budget was 1e-06 and is 1.0" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
-    config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=3, width=8), epochs=1)
-    recipe = recipes.get("demo").model_copy(update={"config": config, "search": Space(transform_bias=(-4.0, 0.0))})
-    (tmp_path / "toy.json").write_text(recipe.model_dump_json())
-    url, oracle, ended = f"{bucket.url}/searches/toy", "searches/toy/oracle.json", []
-
-    class Watched(Shuffled):
-        def finished(self, timeout):
-            if len(ended) == 1:
-                eventually(lambda: bucket.keys(oracle) and b"COMPLETED" in bucket.get(oracle))
-                bucket.server.stop()
-            outcomes = super().finished(timeout)
-            ended.extend(outcomes)
-            return outcomes
-
-    monkeypatch.setattr("pipelines.tuning.search.LocalExecutor", lambda *_: Watched(capacity=1))
-    monkeypatch.setattr("pipelines.tuning.figures.draw", lambda *_: None)
-    words = ["tune", str(tmp_path / "toy.json"), "--trials", "2", "--to", url]
-    assert main(words) == 2
-    (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
-    whole = search_state.read(Path(kept))
-
-    bucket.server.start()
-    before = json.loads(bucket.get(oracle))["trials"]
-    assert before[0]["status"] == "COMPLETED"
-    assert main(words) == 0
-    assert len(ended) == 2 + 1
-    found = search_state.read(downloaded(url, tmp_path / "toy"))
-    assert [(trial.values, trial.score) for trial in found.trials] == [(one.values, one.score) for one in whole.trials]
-    shown = capsys.readouterr().out
-    assert f"resumes the search in {url}" in shown
-    assert f"next: highway train {url}/best.json;" in shown
-    assert "/temporary/" not in shown
-    assert temporary(tmp_path) == [Path(kept).parent.name]
-    assert parse_train([f"{url}/best.json"]).config.recipe == "toy_tuned"
 
 
 def test_a_model_is_fitted_and_exported_by_url(bucket, whole, tmp_path, monkeypatch, capsys):
