@@ -22,8 +22,8 @@ from pipelines.core.url import Location, Url, fetch
 PERIOD = 5.0
 """Seconds between two uploads of changed files."""
 LATE = ("run.json", "checkpoint", "oracle.json")
-"""Files or folders that are uploaded after all others, one after the other, because they state how far a run or a search
-is, and thus what the others hold."""
+"""Files or folders that are uploaded after all others, one after the other, because they state how far a run or a
+search is, and thus what the others hold."""
 
 
 class _Stamp(NamedTuple):
