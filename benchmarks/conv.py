@@ -41,8 +41,11 @@ def run_modern(session: Session) -> list[Row]:
 def _on_cpu(session: Session, contestants: Sequence[Contestant], recipe: str, section: str) -> list[Row]:
     if session.quick:
         return measure(session, roster.CONV_QUICK, ("float32",), recipe, section, batch=8, rounds=1, steps=1)
-    batch = conv_problem.NETS[recipe].batch
-    return measure(session, contestants, PRECISIONS, recipe, section, batch=batch, rounds=ROUNDS, steps=STEPS)
+    precisions, batch = PRECISIONS, conv_problem.NETS[recipe].batch
+    if not session.has_bfloat16:
+        session.note(f"{section}: mixed_bfloat16 is skipped, this CPU has no instructions for it")
+        precisions = ("float32",)
+    return measure(session, contestants, precisions, recipe, section, batch=batch, rounds=ROUNDS, steps=STEPS)
 
 
 def projected(rows: Sequence[Row]) -> list[Row]:

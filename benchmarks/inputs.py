@@ -86,4 +86,4 @@ def _alternate(
 
 def _precision(session: Session) -> str:
     """Returns the precision that `--precision auto` chooses for a convolutional net on this CPU."""
-    return "mixed_bfloat16" if any(name in session.machine for name in ("amx_bf16", "avx512_bf16")) else "float32"
+    return "mixed_bfloat16" if session.has_bfloat16 else "float32"

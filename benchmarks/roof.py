@@ -24,7 +24,7 @@ def run(session: Session) -> Iterator[Row]:
     rates: dict[str, float] = {}
     for count in threads:
         try:
-            found = _rates(count, _seconds(session))
+            found = _rates(count, _seconds(session), "bfloat16" if session.has_bfloat16 else "float32")
         except (FailedError, subprocess.CalledProcessError) as error:
             session.note(f"roof: skipped: {error}")
             session.expect(-cost(session))
@@ -56,10 +56,10 @@ def _seconds(session: Session) -> float:
     return 0.1 if session.quick else 2.0
 
 
-def _rates(threads: int, seconds: float) -> dict[str, dict[str, float]]:
+def _rates(threads: int, seconds: float, narrowest: str) -> dict[str, dict[str, float]]:
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
-        [str(python("peers")), "-m", "benchmarks.contestants.matrix_products", str(seconds)],
+        [str(python("peers")), "-m", "benchmarks.contestants.matrix_products", str(seconds), narrowest],
         cwd=ROOT,
         env={**os.environ, **limits},
         stdout=subprocess.PIPE,

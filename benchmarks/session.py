@@ -67,6 +67,11 @@ class Session:
     _expected: float = 0.0
     _spent: float = 0.0
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """True if the CPU has instructions for bfloat16. Without them, one product of the roof takes a minute."""
+        return any(feature in self.machine.split() for feature in ("amx_bf16", "avx512_bf16", "bf16"))
+
     def say(self, line: str) -> None:
         """Writes a line of progress."""
         sys.stderr.write(f"{line}\n")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.core.errors import UserError
 from pipelines.data.images import digit
 from pipelines.data.images.digit import SIDE
+from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import lanczos
 from serving import image_files
 from serving.inputs import INPUT
@@ -31,6 +32,12 @@ OPAQUE = 255
 # Pixels of an image file for each pixel of the input, along a side, that are enough: with more, even the input of noisy
 # photographs hardly changes.
 ENOUGH = 3
+# Levels by which a channel of a pixel must differ from a frame's colour, and the share of a row of pixels that may
+# differ within the frame: compression blurs edges.
+DIFFERENT, STRAY = 20.0, 0.05
+# The edge of a framed photograph is examined this many pixels inside it. This share of it must differ from the frame;
+# of an object before an empty background, only a few pixels reach so far.
+INSIDE, EDGE = 4, 0.75
 # Red, green and blue, float32 [h, w] each, 0 to 255.
 Planes: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
@@ -129,7 +136,7 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: Conve
     """Gives a photograph the right aspect ratio and resizes it.
 
     Transparent parts show white paper, as in a viewer. The filter is Lanczos's, as in Pillow; an image of the
-    right size is unchanged.
+    right size is unchanged. "natural" leaves out a frame around the photograph, or bars on two sides of it.
 
     Args:
         rgba: uint8 [h, w, 4].
@@ -143,16 +150,60 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: Conve
     """
     planes = shown(rgba, channels)
     down, across, _ = tf.unstack(tf.cast(tf.shape(rgba), tf.float32))
+    part = Rectangle(tf.zeros(()), down, tf.zeros(()), across)
+    if kind == "natural":
+        # Most photographs are not searched for a frame, because their corners differ.
+        corners = tf.reduce_max(tf.abs(planes[:, -1, -1] - planes[:, 0, 0]))
+        may_have_frame = (corners <= DIFFERENT) & ((down != height) | (across != width))
+        part = tf.cond(may_have_frame, lambda: photograph(planes), lambda: part)
     # Height and width of the part of the image that becomes a pixel.
-    cell = [down / height, across / width]
+    cell = [part.height / height, part.width / width]
     if kind != "squashed":
         cell = [(tf.minimum if kind == "natural" else tf.maximum)(*cell)] * 2
-    rows, filled_rows = lanczos((down - cell[0] * height) / 2, cell[0], height, down)
-    columns, filled_columns = lanczos((across - cell[1] * width) / 2, cell[1], width, across)
+    rows, filled_rows = lanczos((part.top + part.bottom - cell[0] * height) / 2, cell[0], height, down)
+    columns, filled_columns = lanczos((part.left + part.right - cell[1] * width) / 2, cell[1], width, across)
     small = rows @ planes @ tf.transpose(columns)
     if kind == "padded":
         small = tf.where(filled_rows[:, None] & filled_columns, small, BARS)
     return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8)
+
+
+def photograph(planes: tf.Tensor) -> Rectangle:
+    """Finds the photograph within a frame of one colour, or between two bars.
+
+    Args:
+        planes: float32 [channels, h, w], 0 to 255.
+
+    Returns:
+        Its sides in pixels, float32; those of the whole image if nothing frames it.
+    """
+    differs = tf.cast(tf.reduce_max(tf.abs(planes - planes[:, :1, :1]), axis=0) > DIFFERENT, tf.float32)
+    # Shares of the pixels of each row, and of each column, that differ from the frame; and which do not belong to it.
+    down, across = (tf.reduce_mean(differs, axis=axis) for axis in (1, 0))
+    within = [tf.cast(shares > STRAY, tf.float32) for shares in (down, across)]
+    return Rectangle(
+        *_between_bars(down, within[0], EDGE * tf.reduce_mean(within[1])),
+        *_between_bars(across, within[1], EDGE * tf.reduce_mean(within[0])),
+    )
+
+
+def _between_bars(shares: tf.Tensor, within: tf.Tensor, edge: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the first row and the end of a photograph between bars above and below, or of all rows without them.
+
+    Args:
+        shares: share of the pixels of each row that differ from the bars.
+        within: which rows do not belong to the bars, float32, 0 or 1.
+        edge: the least share at the edges of a photograph.
+    """
+    size = tf.size(shares, out_type=tf.int64)
+    # Both are 0 if there is no such row.
+    above, below = tf.argmax(within), tf.argmax(within[::-1])
+    ends = tf.minimum(
+        tf.gather(shares, tf.minimum(above + INSIDE, size - 1)),
+        tf.gather(shares, tf.maximum(size - 1 - below - INSIDE, 0)),
+    )
+    found = tf.cast((tf.minimum(above, below) > 0) & (ends >= edge), tf.int64)
+    return tf.cast(found * above, tf.float32), tf.cast(size - found * below, tf.float32)
 
 
 def shown(rgba: tf.Tensor, channels: int = 3) -> tf.Tensor:

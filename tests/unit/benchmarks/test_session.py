@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def test_ratios_are_relative_to_the_fastest_peer(session):
     assert by_name["peer"].ratio == 1.0
     assert (by_name["ours"].ours, by_name["ours"].depth, by_name["ours"].rounds) == (True, 3, 2)
     assert (by_name["ours"].command, by_name["ours"].machine) == ("the command", "the machine")
+
+
+@pytest.mark.parametrize(
+    ("machine", "has_it"), [("AMD EPYC, 2 cores, avx2 avx512f", False), ("AMD EPYC, 2 cores, avx2 avx512_bf16", True)]
+)
+def test_bfloat16_is_measured_where_the_cpu_computes_it(session, machine, has_it):
+    assert replace(session, machine=machine).has_bfloat16 is has_it
 
 
 def test_fewer_seconds_are_better(session):

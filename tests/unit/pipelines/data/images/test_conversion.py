@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,6 +39,34 @@ def test_the_centre_is_cropped(size):
     pixels = rgba(*size)
     top, left = (size[0] - 40) // 2, (size[1] - 40) // 2
     np.testing.assert_array_equal(small(pixels), small(pixels[top : top + 40, left : left + 40]))
+
+
+@pytest.mark.parametrize("colour", [0, 90, 255])
+@pytest.mark.parametrize("bars", [(9, 9, 9, 9), (5, 5, 5, 20), (0, 0, 12, 12), (30, 30, 0, 0)])
+def test_a_frame_is_left_out(bars, colour):
+    top, bottom, left, right = bars
+    photograph = np.asarray(Image.fromarray(rgba(6, 6)[..., :3]).resize((96, 64), Image.Resampling.BICUBIC))
+    framed = Image.fromarray(np.pad(photograph, ((top, bottom), (left, right), (0, 0)), constant_values=colour))
+    expected = small(np.asarray(Image.fromarray(photograph).convert("RGBA"))).astype(int)
+    np.testing.assert_allclose(small(np.asarray(framed.convert("RGBA"))), expected, atol=1)
+    # Compression leaves traces of the photograph in the frame.
+    framed.resize((4 * framed.width, 4 * framed.height)).save(compressed := io.BytesIO(), "JPEG", quality=60)
+    found = small(np.asarray(Image.open(compressed).convert("RGBA")))
+    assert np.abs(found - expected).mean() < 6
+
+
+@pytest.mark.parametrize("background", [0, 255])
+def test_an_object_before_an_empty_background_keeps_its_size(background):
+    y, x = np.mgrid[:90, :120]
+    for inside in (np.hypot(y - 45, x - 60) < 30, abs(y - 45) + abs(x - 60) < 40):
+        pixels = np.where(inside[..., None] | (np.arange(4) == 3), rgba(90, 120), np.uint8(background))
+        np.testing.assert_array_equal(small(pixels), small(pixels[:, 15:105]))
+
+
+def test_bars_on_one_side_are_a_part_of_the_photograph():
+    pixels = rgba(64, 64)
+    pixels[:20, :, :3] = 255
+    assert (small(pixels)[:6] == 255).all()
 
 
 def test_transparency_becomes_white():
