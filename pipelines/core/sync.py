@@ -26,6 +26,9 @@ LATE = ("run.json", "checkpoint", "oracle.json")
 search is, and thus what the others hold."""
 
 
+_copies: "list[_Sync]" = []
+
+
 class _Stamp(NamedTuple):
     """Properties of a file that change with its content, but not with its name."""
 
@@ -47,6 +50,7 @@ class _Sync:
         self.url = url
         self._sent: dict[str, _Stamp] = {}
         self._missed: set[str] = set()
+        self._busy = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="upload", daemon=True)
 
@@ -58,11 +62,7 @@ class _Sync:
             if not config.with_name("run.json").exists():
                 # A run is created as a whole, but the upload of this one ended before its record.
                 shutil.rmtree(config.parent)
-        now = time.time_ns()
-        for path in _files(self.local):
-            # Files are compared by age, and the order of downloads has nothing to do with that.
-            os.utime(path, ns=(now, now))
-        self._sent = {self._name(path): _stamp(path) for path in _files(self.local)}
+        self._take(_files(self.local))
         self._thread.start()
 
     def finish(self) -> None:
@@ -87,7 +87,7 @@ class _Sync:
         Raises:
             UserError: the store cannot be used.
         """
-        with tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
+        with self._busy, tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
             # The last ones are linked first, and all late ones before the others are listed: training continues
             # meanwhile, and newer versions would refer to files that are not uploaded yet.
             late = [[*self._kept(name, Path(folder))] for name in reversed(LATE)]
@@ -99,6 +99,34 @@ class _Sync:
         gone, before = self._gone(), self._missed
         self._missed = gone
         self._remove(gone & before)
+
+    def pull(self, folder: Path) -> None:
+        """Replaces a folder in the local one by its state in the bucket.
+
+        Raises:
+            UserError: the store cannot be used.
+        """
+        with self._busy:
+            url, aside = self.place(folder), folder.with_name(f".{folder.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            fetch([(one.url, aside / one.url.text[len(url.text) + 1 :]) for one in url.files()])
+            shutil.rmtree(folder, ignore_errors=True)
+            if aside.exists():
+                aside.rename(folder)
+            self._sent = {name: stamp for name, stamp in self._sent.items() if (self.local.parent / name).exists()}
+            self._take(_files(folder))
+
+    def place(self, path: Path) -> Url:
+        """Returns the URL of a file or folder in the local one."""
+        return self.url.parent / self._name(path)
+
+    def _take(self, files: list[Path]) -> None:
+        """Notes that the bucket has these files, which were downloaded."""
+        now = time.time_ns()
+        for path in files:
+            # Files are compared by age, and the order of downloads has nothing to do with that.
+            os.utime(path, ns=(now, now))
+        self._sent.update({self._name(path): _stamp(path) for path in files})
 
     def _gone(self) -> set[str]:
         return self._sent.keys() - {self._name(path) for path in _files(self.local)}
@@ -178,6 +206,7 @@ def synced(place: Location) -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="highway-"))
     sync = _Sync(root / place.name, place)
     failure: Exception | None = None
+    _copies.append(sync)
     try:
         with renamed(root, place.parent):
             sync.start()
@@ -186,6 +215,7 @@ def synced(place: Location) -> Iterator[Path]:
         failure = error
         raise
     finally:
+        _copies.remove(sync)
         try:
             sync.finish()
         except UserError as error:
@@ -198,24 +228,38 @@ def synced(place: Location) -> Iterator[Path]:
             shutil.rmtree(root, ignore_errors=True)
 
 
-def check(place: Location, cluster: str | None) -> None:
+def place_of(path: Path) -> Location:
+    """Returns where other machines find a file or folder: its URL within a block of `synced`, otherwise the path.
+
+    Example:
+        with synced(Url("s3://bucket/studies/bias")) as study:
+            place_of(study / "runs")  # s3://bucket/studies/bias/runs
+    """
+    return next((copy.place(path) for copy in _copies if path.is_relative_to(copy.local)), path)
+
+
+def refresh(folder: Path) -> None:
+    """Downloads what another machine has written to `place_of(folder)`; does nothing for a folder that all share.
+
+    Raises:
+        UserError: the store cannot be used.
+    """
+    for copy in _copies:
+        if folder.is_relative_to(copy.local):
+            copy.pull(folder)
+
+
+def check(place: Location) -> None:
     """Checks that a study or a search can be written to a URL, before anything is computed; a path is not checked.
 
     Args:
         place: its folder.
-        cluster: address of the cluster that trains its runs; None for this machine.
 
     Raises:
-        UserError: the store cannot be used, or nodes of a cluster would have to write there.
+        UserError: the store cannot be used.
     """
-    if not isinstance(place, Url):
-        return
-    if cluster:
-        raise UserError(
-            "--cluster needs a folder that all nodes share under the same path: name it with --to DIR. Received: --to "
-            f"{place}."
-        )
-    place.check_writable()
+    if isinstance(place, Url):
+        place.check_writable()
 
 
 @contextmanager
@@ -269,7 +313,9 @@ class _Renaming:
         self._change = change
 
     def write(self, text: str) -> int:
-        return int(self._output.write(self._change(text)))
+        # Ray's output returns nothing.
+        self._output.write(self._change(text))
+        return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._output, name)

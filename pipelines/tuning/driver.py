@@ -9,6 +9,8 @@ import keras
 
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.sync import refresh
+from pipelines.core.url import Location
 from pipelines.training.prepare import prepare
 from pipelines.tuning import search_state, trials
 from pipelines.tuning.ask_tell import AskTell
@@ -46,6 +48,7 @@ def drive(
     *,
     data_dir: Path | None = None,
     ends: float | None = None,
+    place_of: Callable[[Path], Location] = Path,
     update: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the trials of a search until it is over or its deadline passes.
@@ -55,6 +58,8 @@ def drive(
         executor: runs the trials.
         data_dir: folder of prepared data; None for the TFDS default.
         ends: the deadline, in seconds since 1970; None for none.
+        place_of: returns where the machines of the executor find the run directory of a trial; see
+            `pipelines.core.sync.place_of`.
         update: updates the display; called about ten times a second.
 
     Raises:
@@ -63,18 +68,23 @@ def drive(
     # A node of a cluster may have another working directory.
     folder, data_dir = search.folder.absolute(), data_dir and data_dir.absolute()
     # The oracle is not asked again before a trial has ended.
-    asking = True
+    asking, paths = True, dict[str, Path]()
     while not search.over and not (ends and time.time() > ends):
         update()
         while asking and search.running < executor.capacity():
             proposal = search.ask()
             asking = proposal is not None
             if proposal:
-                path = folder / "trials" / proposal.root
-                task = TrialTask(search.plan, proposal.values, proposal.epochs, path, data_dir, search.objective)
+                paths[proposal.number] = path = folder / "trials" / proposal.root
+                task = TrialTask(
+                    search.plan, proposal.values, proposal.epochs, place_of(path), data_dir, search.objective
+                )
                 executor.submit(proposal.number, task, run)
         for outcome in executor.finished(POLL):
             asking = True
+            path = paths.pop(outcome.key)
+            if place_of(path) != path:
+                refresh(path)
             if outcome.error is None:
                 search.tell(outcome.key, outcome.result)
             else:

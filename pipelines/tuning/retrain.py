@@ -13,7 +13,7 @@ from pipelines.core.run import Run, open_run
 from pipelines.recipes import named_recipe
 from pipelines.training.processes.pool import Remote, train_all
 from pipelines.training.processes.supervisor import Member
-from pipelines.training.processes.task import frameworks_for_task
+from pipelines.training.processes.task import run_of_task
 from pipelines.training.processes.train import TrainTask, act
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
@@ -75,8 +75,8 @@ def retrain(
 
 def retrain_on_node(task: TrainTask) -> None:
     """Trains a run on a node of a cluster; see `pipelines.training.processes.train.act`."""
-    with frameworks_for_task(task.folder.parents[1], SEARCH_FILE.name):
-        act(task)
+    with run_of_task(task.place, SEARCH_FILE.name) as run:
+        act(task.model_copy(update={"folder": run}))
 
 
 def _outcome(run: Run, objective: Objective) -> str:

@@ -15,7 +15,8 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
-from pipelines.core.url import is_url
+from pipelines.core.sync import place_of
+from pipelines.core.url import Location, is_url
 from pipelines.data.roots import refuse_missing
 from pipelines.training.processes.local_executor import LocalExecutor
 from pipelines.training.processes.pool import Remote
@@ -54,6 +55,10 @@ class Search:
         from pipelines.core.cluster_executor import ClusterExecutor
 
         return ClusterExecutor(self.cluster, report, self.cores)
+
+    def place_of(self, path: Path) -> Location:
+        """Returns where those who train a run find its directory; workers of this machine use a local copy."""
+        return place_of(path) if self.cluster else path
 
 
 def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, console: Console | None = None) -> None:
@@ -109,7 +114,10 @@ def lead(search: Search, console: Console, minutes: float | None = None) -> None
                 from pipelines.tuning import driver, results
 
                 asked = driver.opened(plan, folder, search.data_dir)
-                driver.drive(asked, executor, data_dir=search.data_dir, ends=ends, update=progress.update)
+                driver.drive(
+                    asked, executor, data_dir=search.data_dir, ends=ends, place_of=search.place_of,
+                    update=progress.update,
+                )  # fmt: skip
             asked.pause()
     except UserError as error:
         if states.read(folder) is None and not isinstance(error, DiedError):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.core.executor import JobError
-from pipelines.training.processes.task import frameworks_for_task, watchdog
+from pipelines.core.url import Location
+from pipelines.training.processes.task import run_of_task, watchdog
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import Value
@@ -23,8 +24,8 @@ class TrialTask:
     """The sampled values."""
     epochs: int | None
     """Epochs at the end of its Hyperband rung; None for all."""
-    path: Path
-    """Its run directory."""
+    place: Location
+    """Its run directory, or the URL of one."""
     data_dir: Path | None
     """Folder of prepared data; None for the TFDS default."""
     objective: Objective
@@ -46,11 +47,11 @@ def run(task: TrialTask) -> float:
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
     """
-    with frameworks_for_task(task.path.parents[1], SEARCH_FILE.name):
-        return _trained(task)
+    with run_of_task(task.place, SEARCH_FILE.name) as path:
+        return _trained(task, path)
 
 
-def _trained(task: TrialTask) -> float:
+def _trained(task: TrialTask, path: Path) -> float:
     from pipelines.tuning import trials
 
     try:
@@ -62,7 +63,7 @@ def _trained(task: TrialTask) -> float:
     try:
         config = task.plan.configured(task.values)
         with watchdog() as reset:
-            score = trials.train(config, task.path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
+            score = trials.train(config, path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
     except (UserError, StoppedError):
         raise
     except Exception as error:
@@ -72,5 +73,5 @@ def _trained(task: TrialTask) -> float:
         traceback.print_exc()
         raise UserError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
     if last:
-        trials.shed(task.path)
+        trials.shed(path)
     return score

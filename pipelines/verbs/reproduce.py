@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> None:
                 "out."
             )
         place = given.to or Path("studies") / given.name
-        check(place, given.cluster)
+        check(place)
         with synced(place) as folder:
             reproduce(
                 given.name, folder, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,

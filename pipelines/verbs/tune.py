@@ -32,8 +32,8 @@ interrupted search.
   RECIPE                       a recipe, or a recipe file (best.json)
   highway reproduce optimization   the paper's random search over eight nets
 
-On several machines, which need a shared folder and form a Ray cluster:
-  highway tune RECIPE --to DIR --cluster 10.0.0.1:6379 --cores-per-trial 4
+On several machines, which form a Ray cluster and share a folder or a bucket:
+  highway tune RECIPE --to DIR|URL --cluster 10.0.0.1:6379 --cores-per-trial 4
 
 recipes:
   {recipes}
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
     with signals.raised():
         given = parse_tune(arguments)
         refuse_unknown(given.search.plan.config.data)
-        check(given.place, given.search.cluster)
+        check(given.place)
         with synced(given.place) as folder:
             search = replace(given.search, folder=folder)
             tune(search, minutes=given.minutes, retrain=given.retrain, console=Console())

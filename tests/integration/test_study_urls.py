@@ -67,10 +67,15 @@ def test_a_study_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, t
     assert f"the study in {url} is another one: its budget was 1e-06 and is 1.0" in capsys.readouterr().err
 
 
-def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
+def toy_search(folder):
+    """Writes a recipe; returns the words of a search with it."""
     config = toy_config(model=ModelConfig(preset="mnist_dense_50", depth=3, width=8), epochs=1)
     recipe = recipes.get("demo").model_copy(update={"config": config, "search": Space(transform_bias=(-4.0, 0.0))})
-    (tmp_path / "toy.json").write_text(recipe.model_dump_json())
+    (folder / "toy.json").write_text(recipe.model_dump_json())
+    return ["tune", str(folder / "toy.json"), "--trials", "2"]
+
+
+def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, tmp_path, monkeypatch, capsys):
     url, oracle, ended = f"{bucket.url}/searches/toy", "searches/toy/oracle.json", []
 
     class Watched(Shuffled):
@@ -84,7 +89,7 @@ def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, 
 
     monkeypatch.setattr("pipelines.tuning.search.LocalExecutor", lambda *_: Watched(capacity=1))
     monkeypatch.setattr("pipelines.tuning.figures.draw", lambda *_: None)
-    words = ["tune", str(tmp_path / "toy.json"), "--trials", "2", "--to", url]
+    words = [*toy_search(tmp_path), "--to", url]
     assert main(words) == 2
     (kept,) = set(re.findall(r"aws s3 sync (\S+) ", capsys.readouterr().err))
     whole = search_state.read(Path(kept))
@@ -102,3 +107,36 @@ def test_a_search_whose_store_dies_goes_on_where_there_is_nothing_of_it(bucket, 
     assert "/temporary/" not in shown
     assert temporary(tmp_path) == [Path(kept).parent.name]
     assert parse_train([f"{url}/best.json"]).config.recipe == "toy_tuned"
+
+
+def test_trials_are_trained_where_nothing_but_the_bucket_is_shared(bucket, tmp_path, monkeypatch, capsys):
+    url, ended = f"{bucket.url}/searches/toy", []
+
+    class Watched(Shuffled):
+        def submit(self, key, task, function):
+            assert "/temporary/" not in str(task.place)
+            super().submit(key, task, function)
+
+        def finished(self, timeout):
+            outcomes = super().finished(timeout)
+            ended.extend(outcome.key for outcome in outcomes)
+            return outcomes
+
+    monkeypatch.setattr("pipelines.tuning.search.LocalExecutor", lambda *_: Shuffled(capacity=1))
+    monkeypatch.setattr("pipelines.core.cluster_executor.ClusterExecutor", lambda *_: Watched(capacity=1))
+    monkeypatch.setattr("pipelines.tuning.figures.draw", lambda *_: None)
+    words = toy_search(tmp_path)
+    assert main([*words, "--to", str(tmp_path / "alone")]) == 0
+    assert main([*words, "--to", url, "--cluster", "auto", "--retrain", "1"]) == 0
+    assert len(ended) == 2 + 1
+    whole, found = tmp_path / "alone", downloaded(url, tmp_path / "toy")
+    for one, other in zip(*(search_state.read(folder).trials for folder in (whole, found)), strict=True):
+        assert (one.values, one.score) == (other.values, other.score)
+    for folder in (whole / "trials").iterdir():
+        assert {path.name for path in (found / "trials" / folder.name).iterdir()} == {
+            path.name for path in folder.iterdir() if not path.name.startswith(".")
+        }
+    assert (found / "retrained.csv").read_text().count("\n") == 2
+    assert list((found / "retrained").glob("*/report.md"))
+    assert temporary(tmp_path) == []
+    assert "/temporary/" not in capsys.readouterr().out

@@ -7,7 +7,7 @@ from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.run import MEASURED, open_run
 from pipelines.studies.run.study_plan import STUDY_FILE
 from pipelines.training.processes import train
-from pipelines.training.processes.task import frameworks_for_task, perform
+from pipelines.training.processes.task import perform, run_of_task
 from pipelines.training.processes.train import TrainTask
 
 
@@ -57,8 +57,8 @@ def act_on_node(task: StudyTask) -> None:
     Raises:
         JobError: this machine lacks the folder of the study.
     """
-    with frameworks_for_task(task.folder.parents[1], STUDY_FILE.name):
-        act(task)
+    with run_of_task(task.place, STUDY_FILE.name) as run:
+        act(task.model_copy(update={"folder": run}))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ GONE = re.compile(r"[EF]\d{4} .*(distributed service|coordination|heartbeat)", r
 
 
 class HostTask(Task):
-    """Trains a run along with other processes; the folder is its run directory."""
+    """Trains a run along with other processes; the folder is its run directory, which only the leading one has."""
 
     module: ClassVar[str] = f"{__package__}.host"
     program: ClassVar[str] = "highway train"
@@ -63,13 +63,6 @@ class HostTask(Task):
     """Descriptor to write to once all processes are connected."""
     log: Location | None = None
     """File to which the output is appended; None for standard output."""
-    url: str | None = None
-    """URL of the run, which is then uploaded from the folder by the process that leads; the others have no folder."""
-
-    @property
-    def place(self) -> Location:
-        """The run directory, or its URL."""
-        return Url(self.url) if self.url else self.folder
 
 
 def act(task: HostTask) -> None:

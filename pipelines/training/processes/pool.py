@@ -15,6 +15,8 @@ from pipelines.core.durations import Job, JobTracker, Pace, clock
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.core.run import Run, open_run
+from pipelines.core.sync import place_of, refresh
+from pipelines.core.url import Url
 from pipelines.training.processes.supervisor import Member, Supervisor, shares
 from pipelines.training.processes.train import TrainTask
 
@@ -105,18 +107,20 @@ def _supervised(members: Sequence[Member], workers: int, console: Console) -> It
 @contextmanager
 def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]:
     """Gives the runs to an executor, as many at a time as it has room for."""
-    waiting, running, ended = list(members), set[str](), set[str]()
+    waiting, running, ended = list(members), dict[str, Member](), set[str]()
     with remote.executor as executor:
 
         def find_ended() -> set[str]:
             while waiting and len(running) < executor.capacity():
                 member = waiting.pop(0)
-                running.add(member.name)
-                executor.submit(member.name, member.task, remote.perform)
+                running[member.name] = member
+                place = place_of(member.task.folder)
+                url = str(place) if isinstance(place, Url) else None
+                executor.submit(member.name, member.task.model_copy(update={"url": url}), remote.perform)
             for outcome in executor.finished(0.0):
                 if outcome.error:
                     raise UserError(f"{outcome.key}: {outcome.error}")
-                running.remove(outcome.key)
+                refresh(running.pop(outcome.key).task.folder)
                 ended.add(outcome.key)
             return ended
 

@@ -15,6 +15,8 @@ from pipelines.core import frameworks
 from pipelines.core.executor import JobError
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
+from pipelines.core.sync import synced
+from pipelines.core.url import Location, Url
 from pipelines.training.signals import SIGNALS
 
 AGAIN = 75
@@ -38,6 +40,14 @@ class Task(Frozen):
     """Folder of prepared data; None for the TFDS default."""
     cores: tuple[int, ...] = ()
     """The cores to use; none for all."""
+    url: str | None = None
+    """URL of the folder, which is then uploaded from a copy on the machine that works on it; None for a folder that all
+    machines share."""
+
+    @property
+    def place(self) -> Location:
+        """The folder, or its URL."""
+        return Url(self.url) if self.url else self.folder
 
 
 Work = TypeVar("Work", bound=Task)
@@ -101,27 +111,36 @@ def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def frameworks_for_task(folder: Path, plan: str) -> Iterator[None]:
-    """Loads the frameworks for one of many tasks of a process, and at its end frees the memory that they keep for it.
+def run_of_task(place: Location, plan: str) -> Iterator[Path]:
+    """Loads the frameworks for the run of one of many tasks of a process; at the end, frees what they keep for it.
 
     Args:
-        folder: the folder of the command, in which all machines write.
-        plan: name of the file with its plan.
+        place: the run directory, two levels below the folder of the command, in which all machines write; or its URL.
+        plan: name of the file with the plan of the command.
+
+    Yields:
+        The run directory, or a copy of the one at the URL; see `pipelines.core.sync.synced`.
 
     Raises:
-        JobError: this machine lacks the folder.
+        JobError: this machine lacks the folder of the command.
+        UserError: the store cannot be used.
 
     Example:
-        with frameworks_for_task(Path("/shared/searches/demo"), SEARCH_FILE.name):
-            train(task)
+        with run_of_task(Path("/shared/searches/demo/trials/0"), SEARCH_FILE.name) as run:
+            train(config, run)
     """
-    if not (folder / plan).exists():
-        raise JobError(f"there is no folder {folder}, in which all machines write. Share it among them.")
+    shared = place.parent.parent
+    if isinstance(shared, Path) and not (shared / plan).exists():
+        raise JobError(
+            f"there is no folder {shared}, in which all machines write. Share it among them, or give a URL in its "
+            "place."
+        )
     frameworks.load()
     import keras
 
     try:
-        yield
+        with synced(place) as folder:
+            yield folder
     finally:
         keras.utils.clear_session()
         gc.collect()

@@ -1,8 +1,6 @@
 """`highway predict --cluster` with URLs only: nodes read the model and images, and write the parts, from and to S3."""
 
 import io
-import os
-import socket
 import subprocess
 import sys
 import tarfile
@@ -14,6 +12,7 @@ from PIL import Image
 
 from pipelines.verbs.cli import main
 from tests import tiny_model
+from tests.endpoint import eventually
 
 pytestmark = pytest.mark.slow
 COUNT, MORE = 120, 40
@@ -27,53 +26,6 @@ from tests.cluster_tasks import predict_late
 net_inputs.BATCH, part_tasks.LEAST, job.predict_part = 16, 16, predict_late
 sys.exit(main(sys.argv[1:]))
 """
-# Uploads a folder, waits for a part, and downloads the result and prints the names of all that is in its place; each
-# once it is asked to.
-COPY = """
-import sys, time
-import s3fs
-store, result = s3fs.S3FileSystem(use_listings_cache=False), "shared/out.parquet"
-input()
-store.mkdir("shared")
-store.put(sys.argv[1], "shared", recursive=True)
-print("uploaded", flush=True)
-input()
-while not any("/0" in name for name in store.find("shared/.out.parquet.parts")):
-    time.sleep(0.1)
-print("begun", flush=True)
-input()
-store.get(result, sys.argv[2])
-print(*(name for name in store.find("shared") if "out.parquet" in name), flush=True)
-"""
-
-
-@pytest.fixture
-def store(cluster, place, tmp_path):
-    """A function that asks for the next step of `COPY`; the S3 server is in the network of the cluster."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    # Nodes find it by the files of AWS.
-    (cluster.folder / "aws-config").write_text(
-        f"[default]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:{port}\n"
-    )
-    (cluster.folder / "aws-credentials").write_text(
-        "[default]\naws_access_key_id = testing\naws_secret_access_key = testing\n"
-    )
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = cluster.start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    words = [sys.executable, "-c", COPY, f"{place}{os.sep}", str(tmp_path / "out.parquet")]
-    copy = cluster.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def step():
-        copy.stdin.write("\n")
-        copy.stdin.flush()
-        return copy.stdout.readline().strip()
-
-    yield step
-    for process in (copy, server):
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture
@@ -95,7 +47,8 @@ def place(tmp_path):
 
 
 def test_nodes_share_nothing_but_a_bucket(cluster, store, place, tmp_path, monkeypatch):
-    assert store() == "uploaded"
+    store("store.mkdir('shared')")
+    store(f"store.put({str(place)!r} + '/', 'shared', recursive=True)")
     words = ["tiny", "images", "more.tar", "--out", "out.parquet", "--explain"]
     monkeypatch.chdir(place)
     monkeypatch.setattr("pipelines.inference.net_inputs.BATCH", 16)
@@ -107,14 +60,15 @@ def test_nodes_share_nothing_but_a_bucket(cluster, store, place, tmp_path, monke
     process = cluster.start(
         [sys.executable, "-c", SLOWLY, "predict", *by_url, "--cluster", cluster.address], stdout=subprocess.PIPE
     )
-    assert store() == "begun"
+    eventually(lambda: "/0" in store("store.find('shared/.out.parquet.parts')"))
     cluster.kill("b")
     cluster.add("b")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert f"{BUCKET}/out.parquet: {COUNT + MORE} images; 2 unreadable" in output
-    assert store() == "shared/out.parquet"
+    assert store("[name for name in store.find('shared') if 'out.parquet' in name]") == "['shared/out.parquet']"
 
+    store(f"store.get('shared/out.parquet', {str(tmp_path / 'out.parquet')!r})")
     found = pq.read_table(tmp_path / "out.parquet").to_pydict()
     assert found.pop("path") == [f"{BUCKET}/{path}" for path in whole.pop("path")]
     assert [bool(error) for error in found.pop("error")] == [bool(error) for error in whole.pop("error")]

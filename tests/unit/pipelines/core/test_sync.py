@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.core import sync as module
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.core.sync import fetched, synced
+from pipelines.core.sync import fetched, place_of, refresh, synced
 from pipelines.core.url import Url
 from tests.dying_store import dying
 
@@ -306,3 +306,27 @@ def test_a_single_file_is_synced(url):
         file.write("second\n")
     assert log.read_text() == "first\nsecond\n"
     assert isinstance(path, Path)
+
+
+def test_another_machine_writes_a_part_of_a_study(url, push, tmp_path):
+    (url / "runs" / "0" / "run.json").write_bytes(b"1")
+    (url / "runs" / "0" / "best.keras").write_bytes(b"1")
+    with synced(url) as study:
+        run = study / "runs" / "0"
+        assert place_of(run) == url / "runs" / "0"
+        assert place_of(tmp_path) == tmp_path
+        # A node ends the run, and another one begins.
+        (url / "runs" / "0" / "run.json").write_bytes(b"2")
+        (url / "runs" / "0" / "best.keras").unlink()
+        (url / "runs" / "1" / "run.json").write_bytes(b"1")
+        write(study / "README.md", 1)
+        push()
+        assert contents(url) == {"runs/0/run.json": "2", "runs/1/run.json": "1", "README.md": "1"}
+        refresh(run)
+        refresh(study / "runs" / "2")
+        refresh(tmp_path)
+        assert {path.name: path.read_text() for path in run.iterdir()} == {"run.json": "2"}
+        # It need not be uploaded again.
+        (url / "runs" / "0" / "run.json").write_bytes(b"3")
+    assert contents(url) == {"runs/0/run.json": "3", "runs/1/run.json": "1", "README.md": "1"}
+    assert place_of(run) == run
