@@ -113,7 +113,8 @@ class _Sync:
             shutil.rmtree(folder, ignore_errors=True)
             if aside.exists():
                 aside.rename(folder)
-            self._sent = {name: stamp for name, stamp in self._sent.items() if (self.local.parent / name).exists()}
+            below = f"{self._name(folder)}/"
+            self._sent = {name: stamp for name, stamp in self._sent.items() if not name.startswith(below)}
             self._take(_files(folder))
 
     def place(self, path: Path) -> Url:

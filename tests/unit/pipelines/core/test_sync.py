@@ -322,11 +322,12 @@ def test_another_machine_writes_a_part_of_a_study(url, push, tmp_path):
         write(study / "README.md", 1)
         push()
         assert contents(url) == {"runs/0/run.json": "2", "runs/1/run.json": "1", "README.md": "1"}
+        (study / "README.md").unlink()
         refresh(run)
         refresh(study / "runs" / "2")
         refresh(tmp_path)
         assert {path.name: path.read_text() for path in run.iterdir()} == {"run.json": "2"}
         # It need not be uploaded again.
         (url / "runs" / "0" / "run.json").write_bytes(b"3")
-    assert contents(url) == {"runs/0/run.json": "3", "runs/1/run.json": "1", "README.md": "1"}
+    assert contents(url) == {"runs/0/run.json": "3", "runs/1/run.json": "1"}
     assert place_of(run) == run
