@@ -96,7 +96,7 @@ def _compiled_normalized(activations: Activations, epsilon: float) -> Callable[.
         def gradient(upstream: Any, *_: Any) -> tuple[Any, ...]:
             block_gradient, gate_gradient, inputs_gradient = backward(upstream, *arguments)
             block_gradient, *learned = found.gradient(block_gradient)
-            bias_gradient = ops.cast(tf.raw_ops.BiasAddGrad(out_backprop=gate_gradient), gate_bias.dtype)
+            bias_gradient = _added(gate_gradient, gate_bias.dtype)
             return block_gradient, gate_gradient, *learned, bias_gradient, inputs_gradient
 
         return (forward(*arguments), found.mean, found.variance), gradient
@@ -141,11 +141,32 @@ def _compiled(activations: Activations) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         def gradient(upstream: Any) -> tuple[Any, ...]:
             *products, inputs = backward(upstream, *arguments)
-            # TensorFlow fuses this op with the gradient of the convolution's kernel.
-            sums = (tf.raw_ops.BiasAddGrad(out_backprop=product) for product in products)
-            biases = [ops.cast(bias, arguments[2].dtype) for bias in sums]
+            biases = [_added(product, arguments[2].dtype) for product in products]
             return *products, *biases, inputs
 
         return forward(*arguments), gradient
 
     return run
+
+
+def _added(gradient: Any, dtype: Any) -> Any:
+    """Adds the gradients of a bias over all axes but the last: narrow numbers, in float32."""
+    import tensorflow as tf
+
+    if _adds_in_float32(gradient.dtype):
+        # TensorFlow fuses this op with the gradient of the convolution's kernel.
+        return ops.cast(tf.raw_ops.BiasAddGrad(out_backprop=gradient), dtype)
+    return ops.sum(ops.cast(gradient, dtype), range(len(gradient.shape) - 1))
+
+
+@functools.cache
+def _adds_in_float32(dtype: Any) -> bool:
+    """Tests whether `BiasAddGrad` adds numbers of a narrow type in float32.
+
+    On CPUs without instructions for bfloat16, it adds bfloat16 in itself: 256 + 1 is 256.
+    """
+    import tensorflow as tf
+
+    with tf.init_scope():
+        ones = tf.ones((1, 1024, 1024, 1), dtype) / 1024
+        return float(tf.raw_ops.BiasAddGrad(out_backprop=ones)[0]) == 1024

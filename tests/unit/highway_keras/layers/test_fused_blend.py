@@ -84,6 +84,20 @@ def test_the_fused_blend_equals_the_op_by_op_computation(calls, kind, policy):
         assert_near(found[name], gradient, BITS[policy] - 2, name)
 
 
+@pytest.mark.parametrize("policy", BITS)
+@pytest.mark.parametrize("normalized", [False, True])
+def test_bias_gradients_of_many_positions_are_added_in_float32(calls, policy, normalized):
+    shape = (16, 32, 32, 3)
+    layer = layer_for(shape, dtype=policy, batch_normalization=normalized)
+    # Gradients of one sign, which add up to large numbers.
+    x, upstream = feature_maps(shape, policy), np.abs(feature_maps(shape, policy, seed=2)) / 1024
+    _, found = run_traced(layer, x, upstream)
+    assert calls
+    _, expected = run_op_by_op(layer, x, upstream)
+    for name in {"bias", "transform_bias"} & {*expected}:
+        assert_near(found[name], expected[name], BITS[policy] - 2, name)
+
+
 @pytest.mark.parametrize(
     ("activation", "gate_activation"),
     [

@@ -25,6 +25,22 @@ def test_a_requested_policy_is_used(wanted):
 
 
 @pytest.mark.parametrize(
+    ("wanted", "machine", "expected"),
+    [
+        ("float32", machine("avx2"), True),
+        ("mixed_bfloat16", machine("avx2"), False),
+        ("mixed_bfloat16", machine("avx2", "avx512_bf16"), True),
+        ("mixed_float16", machine("avx512_bf16"), False),
+        ("mixed_float16", machine("avx2", accelerators=("Some GPU",)), True),
+    ],
+)
+def test_a_policy_that_the_cpu_does_not_compute_in_is_used_with_a_warning(wanted, machine, expected):
+    chosen = precision.resolve(wanted, net(), machine)
+    assert chosen.policy == wanted
+    assert ("inexactly" not in chosen.reason) is expected
+
+
+@pytest.mark.parametrize(
     ("features", "convolution", "expected"),
     [
         (("avx2", "avx512f"), CONVOLUTIONS[0], "float32"),
