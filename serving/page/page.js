@@ -25,7 +25,7 @@ const [first, second] = ["answer", "other"].map((id) => new Answer(find(id)));
 let kind = null;
 // How an image gets the shape of the input, by kind.
 const FITS = {
-  natural: "The centre of the image is used, cropped to the shape that the net takes.",
+  natural: "The centre of the image is used, cropped to the shape that the net takes, without a frame around it.",
   padded: "The whole image is used, with grey bars if it has another shape than the net takes.",
   squashed: "The whole image is used, squashed to the shape that the net takes.",
 };

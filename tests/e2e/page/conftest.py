@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tests import table_model
 from tests.digits import all_digits
@@ -75,12 +75,14 @@ def page(window, endpoint):
 
 @pytest.fixture
 def image_files(digit, tmp_path):
-    """A digit as PNG and as JPEG turned by EXIF, two photographs, and an SVG file."""
+    """A digit as PNG and as JPEG turned by EXIF, two photographs, one of them in a frame too, and an SVG file."""
     digit.save(tmp_path / "three.png")
     exif = Image.Exif()
     exif[0x0112] = 6
     digit.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.jpg", exif=exif)
     for name in ("red", "blue"):
         Image.new("RGB", (400, 300), COLOURS[name]).save(tmp_path / f"{name}.jpg")
+    with Image.open(tmp_path / "red.jpg") as red:
+        ImageOps.expand(red, 40, "white").save(tmp_path / "framed.png")
     (tmp_path / "note.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
     return tmp_path

@@ -42,6 +42,9 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     # The net saw the middle 300 of 400 columns.
     (mark,) = page.marks()
     assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
+    # Where a framed photograph begins is not known.
+    page.add_file("paste", image_files / "framed.png", "image/png")
+    page.until("return document.querySelectorAll('#crops i').length === 0")
     page.add_file("paste", image_files / "blue.jpg", "image/jpeg")
     page.until("return document.querySelector('#answer .verdict b').textContent === 'blue'")
     # Inputs that are not square are drawn in their own shape.
