@@ -23,7 +23,8 @@ gives `value`, float32 `[batch, 1]`, in place of `probabilities`, `class_id` and
 date is sent as days since 1970, with a fraction for the time of day.
 `model.onnx` also gives `gate_maps`, float32 `[batch, positions]`, if the manifest describes `maps`.
 `picture.onnx` takes `rgba`: uint8 `[height, width, 4]`, and gives `image`; for digits also `boxes`, float32
-`[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width.
+`[digits, 4]`: top, bottom, left and right of each digit, from left to right, as shares of height and width; and for
+natural images `crop`, float32 `[4]`: those of the part that becomes the input.
 Preprocessing is inside the graphs.
 
 `format` increases when an older reader would misread a manifest: 2 for tables, 1 for images. Readers ignore unknown
@@ -54,6 +55,7 @@ SIGNATURE_FILES = "serving_bytes"
 ENCODED = "image_bytes"
 RGBA = "rgba"
 BOXES = "boxes"
+CROP = "crop"
 # Metadata of `picture.onnx`: length of an image's shorter side that is enough; see `serving.image_files.reduction`.
 SIDE = "side"
 PROBABILITIES = "probabilities"

@@ -10,7 +10,20 @@ import numpy as np
 from serving import checks, files, image_files, reference, repository
 from serving.errors import ImageError
 from serving.inputs import INPUT
-from serving.manifest import BOXES, GATE_MAPS, LABELS, ONNX, PICTURE, REFERENCE, RGBA, SIDE, WEIGHTS, Manifest, read
+from serving.manifest import (
+    BOXES,
+    CROP,
+    GATE_MAPS,
+    LABELS,
+    ONNX,
+    PICTURE,
+    REFERENCE,
+    RGBA,
+    SIDE,
+    WEIGHTS,
+    Manifest,
+    read,
+)
 from serving.reference import Samples
 from serving.session import open_session, open_shared
 
@@ -27,6 +40,9 @@ class Seen(NamedTuple):
     boxes: np.ndarray | None
     """Top, bottom, left and right of each digit, from left to right, float32 `[digits, 4]` from 0 to 1; None for other
     kinds of image, and for versions that were exported before digits were counted."""
+    crop: np.ndarray | None = None
+    """Top, bottom, left and right of the part of a natural image that becomes the input, float32 `[4]` from 0 to 1;
+    None for other kinds of image, and for versions that were exported before frames were left out."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +82,27 @@ class Version:
         return self._converted([INPUT], image_files.shrunk(rgba, self.side))[0]
 
     def see(self, rgba: np.ndarray, segments: bool = False) -> Seen:
-        """Converts an image of any size to inputs of the net, and finds the digits in it.
+        """Converts an image of any size to inputs of the net, and finds the digits or the photograph in it.
 
         Args:
             rgba: uint8 `[height, width, 4]`, from `serving.image_files`.
             segments: whether to convert each of several digits too.
 
         Returns:
-            The inputs and the digits.
+            The inputs, with the digits or the crop.
 
         Raises:
             ImageError: the version was exported without `picture.onnx`.
 
         Example:
-            images, boxes = model.see(image_files.read(Path("seven.jpg")), segments=True)
+            images, boxes, _ = model.see(image_files.read(Path("seven.jpg")), segments=True)
         """
         small = image_files.shrunk(rgba, self.side)
-        if self.conversion is None or BOXES not in {output.name for output in self.conversion.get_outputs()}:
+        given = {output.name for output in self.conversion.get_outputs()} if self.conversion else set()
+        if CROP in given:
+            image, crop = self._converted([INPUT, CROP], small)
+            return Seen(image[None], None, crop)
+        if BOXES not in given:
             return Seen(self.to_input(small)[None], None)
         image, boxes = self._converted([INPUT, BOXES], small)
         parts = _cut(small, boxes) if segments and len(boxes) > 1 else []

@@ -45,6 +45,9 @@ class Prediction(_ResponsePart):
     """Mean gate of each position of each layer in `map_layers`, by row and column, if requested."""
     seen: tuple[tuple[tuple[int, ...], ...], ...] | None = None
     """Input of the net, by row, column and channel, if requested."""
+    crop: tuple[float, float, float, float] | None = None
+    """Top, bottom, left and right of the part of a natural image that became the input, from 0 to 1. Null for pixels,
+    other kinds of image, and versions that were exported before frames were left out."""
     digits: int | None = None
     """Number of digits in the image file: if it is not 1, `top` means nothing. Null for pixels, for images of anything
     else, and for versions that were exported before digits were counted."""

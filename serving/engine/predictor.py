@@ -90,6 +90,8 @@ class Predicted(NamedTuple):
     """Computed outputs; see `serving.engine.backends.complete`."""
     boxes: list[np.ndarray | None] | None
     """The digits of each image file, see `serving.model.Seen`; None for pixels and rows."""
+    crops: list[np.ndarray | None] | None
+    """The crop of each image file, see `serving.model.Seen`; None for pixels and rows."""
 
 
 @dataclass
@@ -197,20 +199,21 @@ class Predictor:
         return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
     async def _predict(self, served: ServedVersion, request: Request, maps: bool) -> Predicted:
-        images, boxes = request.images, None
+        images, boxes, crops = request.images, None, None
         if images is None:
             with self.tracing.span("decode"):
                 seen = await self._decode(served, request)
             # The first part gives an empty request its shape.
             empty = np.zeros((0, *served.manifest.input.shape[1:]), np.uint8)
-            images, boxes = np.concatenate([empty, *(one.images for one in seen)]), [one.boxes for one in seen]
+            images = np.concatenate([empty, *(one.images for one in seen)])
+            boxes, crops = [one.boxes for one in seen], [one.crop for one in seen]
             self._check_count(len(images))
         with self.tracing.span("predict"):
             outputs = await served.predict(images)
             if maps and served.predict_maps:
                 outputs = {**outputs, **await served.predict_maps(images)}
         _check_finite(outputs, served)
-        return Predicted(served, images, outputs, boxes)
+        return Predicted(served, images, outputs, boxes, crops)
 
     def _check_count(self, count: int) -> None:
         if count > self.settings.images:

@@ -87,7 +87,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         body, header = await request.body(), request.headers.get(protocol.HEADER)
         size, limit = protocol.json_length(header, len(body)), predictor.settings.images
         parsed = await predictor.offload(size, protocol.parse, body, header, served.manifest, limit)
-        served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
+        served, _, outputs, *_ = await predictor.predict(served, parsed.request, find)
         found, request_outputs = complete(outputs, served.manifest), replace(parsed, request=EMPTY)
         body, length = await predictor.offload(
             count_values(found), protocol.format_response, found, served.manifest, request_outputs

@@ -79,10 +79,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         names, parsed = await _images(request, served.manifest, predictor.settings.images)
         if query.segments:
             parsed = replace(parsed, segments=True)
-        served, images, outputs, boxes = await predictor.predict(served, parsed, find, query.maps)
+        served, images, outputs, boxes, crops = await predictor.predict(served, parsed, find, query.maps)
         size = count_values(outputs) + query.seen * images.size
         shown = images if query.seen else None
-        content = protocol.Content(names, shown, outputs, boxes, query.top, query.explain, query.segments)
+        content = protocol.Content(names, shown, outputs, boxes, crops, query.top, query.explain, query.segments)
         body = await predictor.offload(size, protocol.format_images, content, served.manifest)
         return Response(body, media_type=JSON)
 
@@ -94,7 +94,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
             raise RequestError(f"the request has images. {protocol_request.expected(served.manifest)}")
         body, limit = await request.body(), predictor.settings.images
         parsed = await predictor.offload(len(body), protocol.parse_rows, body, served.manifest, limit)
-        served, _, outputs, _ = await predictor.predict(served, parsed, find)
+        served, _, outputs, *_ = await predictor.predict(served, parsed, find)
         more = served.manifest, parsed.warnings, query.top, query.explain
         body = await predictor.offload(count_values(outputs), protocol.format_rows, outputs, *more)
         return Response(body, media_type=JSON)

@@ -30,7 +30,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         body = await request.body()
         limit = predictor.settings.images
         parsed = await predictor.offload(len(body), protocol.parse, body, served.manifest, limit)
-        served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
+        served, _, outputs, *_ = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         size, warnings = count_values(found), parsed.request.warnings
         body = await predictor.offload(size, protocol.format_response, found, parsed.rows, warnings)

@@ -28,6 +28,8 @@ class Content(NamedTuple):
     """Outputs of the model."""
     boxes: list[np.ndarray | None] | None
     """Digits of each image file; see `serving.engine.predictor.Predicted`."""
+    crops: list[np.ndarray | None] | None
+    """Crop of each image file, likewise."""
     top: int
     """Number of classes."""
     explain: bool
@@ -70,6 +72,8 @@ def format_images(content: Content, manifest: Manifest) -> bytes:
             prediction["maps"] = _split(content.outputs[GATE_MAPS][row], manifest.maps)
         if content.images is not None:
             prediction["seen"] = content.images[row]
+        if content.crops and (crop := content.crops[number]) is not None:
+            prediction["crop"] = crop
         boxes = content.boxes[number] if content.boxes else None
         row += 1
         if boxes is not None:

@@ -73,7 +73,7 @@ def methods(parts: EndpointParts) -> dict[str, Method]:
         find = finder(call, text(first_field(body, 1)), text(first_field(body, 2)))
         served, limit, cost = find(), predictor.settings.images, parsing_cost(body, BULK)
         parsed = await predictor.offload(cost, protocol.parse, body, served.manifest, limit)
-        served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
+        served, _, outputs, *_ = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         return await predictor.offload(
             count_values(found), protocol.format_response, found, served.manifest, parsed.without_images()

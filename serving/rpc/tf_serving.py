@@ -30,7 +30,7 @@ def prediction_methods(parts: EndpointParts) -> dict[str, Method]:
         parsed = await predictor.offload(
             parsing_cost(body, messages.BULK), protocol.parse, body, served.manifest, limit
         )
-        served, _, outputs, _ = await predictor.predict(served, parsed.request, find)
+        served, _, outputs, *_ = await predictor.predict(served, parsed.request, find)
         found = complete(outputs, served.manifest)
         return await predictor.offload(
             count_values(found), protocol.format_response, found, served.manifest, parsed.without_images()

@@ -15,7 +15,7 @@ from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import lanczos
 from serving import image_files
 from serving.inputs import INPUT
-from serving.manifest import BOXES, RGBA, ConversionKind
+from serving.manifest import BOXES, CROP, RGBA, ConversionKind
 
 # Data sets of digits; all others hold natural images, unless the user says otherwise.
 DIGITS = ("mnist", "mnist_5k")
@@ -56,8 +56,9 @@ def converter(kind: ConversionKind, shape: tuple[int, ...]) -> tf.types.experime
         shape: height, width and channels of the input.
 
     Returns:
-        A `tf.function` from `rgba`, uint8 [h, w, 4], to a dict with `image`, uint8 of `shape`; and, for digits,
-        `boxes`: see `pipelines.data.images.digit`.
+        A `tf.function` from `rgba`, uint8 [h, w, 4], to a dict with `image`, uint8 of `shape`; for digits, also
+        `boxes`: see `pipelines.data.images.digit`; and for natural images `crop`, float32 [4]: top, bottom, left and
+        right of the part that the result shows, from 0 to 1.
 
     Raises:
         UserError: a net for digits does not take 28 x 28 grey pixels.
@@ -77,7 +78,8 @@ def converter(kind: ConversionKind, shape: tuple[int, ...]) -> tf.types.experime
     def convert(rgba: tf.Tensor) -> dict[str, tf.Tensor]:
         if kind == "digit":
             return _named(digit.digit(written(rgba)))
-        return {INPUT: tf.ensure_shape(natural(rgba, height, width, channels, kind), shape)}
+        image, crop = natural(rgba, height, width, channels, kind)
+        return {INPUT: tf.ensure_shape(image, shape)} | ({CROP: crop} if kind == "natural" else {})
 
     return convert
 
@@ -132,7 +134,9 @@ def _named(seen: digit.NormalizedDigit) -> dict[str, tf.Tensor]:
     return {INPUT: image, BOXES: tf.ensure_shape(seen.boxes, (None, 4))}
 
 
-def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: ConversionKind = "natural") -> tf.Tensor:
+def natural(
+    rgba: tf.Tensor, height: int, width: int, channels: int, kind: ConversionKind = "natural"
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Gives a photograph the right aspect ratio and resizes it.
 
     Transparent parts show white paper, as in a viewer. The filter is Lanczos's, as in Pillow; an image of the
@@ -146,7 +150,8 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: Conve
         kind: "natural" crops the largest centred part, "padded" adds grey bars, "squashed" distorts.
 
     Returns:
-        uint8 [height, width, channels].
+        uint8 [height, width, channels]; and top, bottom, left and right of the part that it shows, float32 [4], from 0
+        to 1, or beyond for bars.
     """
     planes = shown(rgba, channels)
     down, across, _ = tf.unstack(tf.cast(tf.shape(rgba), tf.float32))
@@ -160,12 +165,15 @@ def natural(rgba: tf.Tensor, height: int, width: int, channels: int, kind: Conve
     cell = [part.height / height, part.width / width]
     if kind != "squashed":
         cell = [(tf.minimum if kind == "natural" else tf.maximum)(*cell)] * 2
-    rows, filled_rows = lanczos((part.top + part.bottom - cell[0] * height) / 2, cell[0], height, down)
-    columns, filled_columns = lanczos((part.left + part.right - cell[1] * width) / 2, cell[1], width, across)
+    shown_size = cell[0] * height, cell[1] * width
+    top, left = (part.top + part.bottom - shown_size[0]) / 2, (part.left + part.right - shown_size[1]) / 2
+    rows, filled_rows = lanczos(top, cell[0], height, down)
+    columns, filled_columns = lanczos(left, cell[1], width, across)
     small = rows @ planes @ tf.transpose(columns)
+    crop = tf.stack([top / down, (top + shown_size[0]) / down, left / across, (left + shown_size[1]) / across])
     if kind == "padded":
         small = tf.where(filled_rows[:, None] & filled_columns, small, BARS)
-    return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8)
+    return tf.cast(tf.round(tf.clip_by_value(tf.transpose(small, (1, 2, 0)), 0, 255)), tf.uint8), crop
 
 
 def photograph(planes: tf.Tensor) -> Rectangle:

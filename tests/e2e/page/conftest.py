@@ -2,26 +2,47 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image, ImageOps
 
+import highway_keras
+from serving.files import digests
+from serving.manifest import LABELS, PICTURE, read
 from tests import table_model
 from tests.digits import all_digits
 from tests.e2e.browser import CHROMIUM, DRIVER, TALL, assert_clean, browser
 from tests.e2e.colour_model import COLOURS, add_photographs
 from tests.endpoint import Endpoint, add_bad_version
 
+TRAINED = Path(highway_keras.__file__).parent / "trained"
+
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, `photographs`, their copies `other` and `padded`, three tables, and `damaged`."""
+    """A repository with `digits`, `photographs`, their copies `other`, `padded` and `recent`, tables, and `damaged`.
+
+    Images of `recent` are converted as by this program.
+    """
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
-    for name, original, changes in (("other", "digits", {}), ("padded", "photographs", {"pictures": "padded"})):
+    copies = (
+        ("other", "digits", {}),
+        ("padded", "photographs", {"pictures": "padded"}),
+        ("recent", "photographs", {}),
+    )
+    for name, original, changes in copies:
         shutil.copytree(models / original, models / name)
         manifest = models / name / "1" / "manifest.json"
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": name, **changes}))
+    recent = models / "recent" / "1"
+    shutil.copy(TRAINED / "cifar10" / "1" / PICTURE, recent)
+    content = read(recent)
+    # With other labels, it is not offered for comparison.
+    labels = ("scarlet", *content.labels[1:])
+    (recent / LABELS).write_text("\n".join(labels) + "\n")
+    manifest.write_text(content.model_copy(update={"labels": labels, "files": digests(recent)}).model_dump_json())
     table_model.write(models / "houses" / "1", regression=True)
     table_model.write(models / "sales" / "1")
     table_model.write(models / "tags" / "1", multi_label=True, age="day")

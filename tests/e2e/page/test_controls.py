@@ -29,7 +29,7 @@ def test_the_edges_of_controls_have_enough_contrast(window, endpoint, dark):
     assert window.driver.execute_script(script) >= 3
 
 
-@pytest.mark.parametrize(("model", "draws"), [("digits", True), ("photographs", False)])
+@pytest.mark.parametrize(("model", "draws"), [("digits", True), ("padded", False)])
 def test_the_tab_key_reaches_every_control_in_order(page, endpoint, model, draws):
     page.open(f"{endpoint.url}/?model={model}")
     page.until("return document.querySelectorAll('#samples img').length === arguments[0]", 10 if draws else 0)

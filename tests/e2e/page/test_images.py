@@ -42,9 +42,6 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     # The net saw the middle 300 of 400 columns.
     (mark,) = page.marks()
     assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
-    # Where a framed photograph begins is not known.
-    page.add_file("paste", image_files / "framed.png", "image/png")
-    page.until("return document.querySelectorAll('#crops i').length === 0")
     page.add_file("paste", image_files / "blue.jpg", "image/jpeg")
     page.until("return document.querySelector('#answer .verdict b').textContent === 'blue'")
     # Inputs that are not square are drawn in their own shape.
@@ -55,6 +52,15 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     page.draw(SEVEN)
     assert page.verdict() == "blue"
     assert page.get("canvas").get_attribute("tabindex") is None
+
+
+def test_a_frame_is_not_marked(page, image_files):
+    page.choose("model", "recent")
+    page.add_file("paste", image_files / "framed.png", "image/png")
+    assert page.verdict() == "scarlet"
+    # 400 x 300 pixels in a frame of 40.
+    (mark,) = page.marks()
+    assert mark == pytest.approx([90 / 480, 90 / 480, 390 / 480, 390 / 480], abs=0.01)
 
 
 def test_a_model_that_pads_uses_the_whole_image(page, image_files):

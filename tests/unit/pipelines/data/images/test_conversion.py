@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.data.images.conversion import grey, natural, shown, written
+from pipelines.data.images.conversion import converter, grey, natural, shown, written
 from pipelines.data.images.resampling import lanczos
 
 rng = np.random.default_rng(0)
@@ -18,7 +18,7 @@ def rgba(height, width, alpha=255):
 
 
 def small(pixels, channels=3, kind="natural"):
-    return natural(tf.constant(pixels), 32, 32, channels, kind).numpy()
+    return natural(tf.constant(pixels), 32, 32, channels, kind)[0].numpy()
 
 
 def test_an_image_of_the_right_size_stays_as_it_is():
@@ -53,6 +53,22 @@ def test_a_frame_is_left_out(bars, colour):
     framed.resize((4 * framed.width, 4 * framed.height)).save(compressed := io.BytesIO(), "JPEG", quality=60)
     found = small(np.asarray(Image.open(compressed).convert("RGBA")))
     assert np.abs(found - expected).mean() < 6
+
+
+@pytest.mark.parametrize(
+    ("bars", "expected"),
+    [
+        # 60 x 90 pixels, of which the middle 60 columns are used.
+        ((0, 0, 0, 0), (0, 1, 15 / 90, 75 / 90)),
+        ((10, 30, 5, 5), (10 / 100, 70 / 100, 20 / 100, 80 / 100)),
+    ],
+)
+def test_the_crop_is_known(bars, expected):
+    top, bottom, left, right = bars
+    pixels = np.pad(rgba(60, 90), ((top, bottom), (left, right), (0, 0)), constant_values=255)
+    crop = converter("natural", (32, 32, 3))(tf.constant(pixels))["crop"]
+    np.testing.assert_allclose(crop, expected, atol=1e-5)
+    assert "crop" not in converter("padded", (32, 32, 3))(tf.constant(pixels))
 
 
 @pytest.mark.parametrize("background", [0, 255])
