@@ -132,7 +132,7 @@ def image_files(count):
 
 
 def assert_same_answer(found, expected):
-    """Asserts that two JSON answers are equal, with numbers to six digits."""
+    """Asserts that two JSON answers are equal, with numbers to five digits."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for key in expected:
@@ -142,7 +142,8 @@ def assert_same_answer(found, expected):
         for one, other in zip(found, expected, strict=True):
             assert_same_answer(one, other)
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, abs=1e-6)
+        # Two programs compute the same net: on CPUs with AVX2 only, they differ by 1.2e-6.
+        assert found == pytest.approx(expected, abs=5e-6)
     else:
         assert found == expected
 

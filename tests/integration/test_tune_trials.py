@@ -191,7 +191,7 @@ def test_a_trial_keeps_its_weights_for_the_next_rung(task, monkeypatch, epochs, 
     checkpoints = trials.CHECKPOINTS
     monkeypatch.setattr(trials, "train", train)
     assert run(dataclasses.replace(task, epochs=epochs)) == 0.5
-    assert (task.path / checkpoints).exists() is not last
+    assert (task.place / checkpoints).exists() is not last
 
 
 def test_an_unexpected_error_fails_only_its_trial_and_is_shown(task, monkeypatch, capfd):
@@ -215,7 +215,7 @@ def test_a_full_disk_is_not_the_failure_of_a_trial(task, monkeypatch):
 
 def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatch, tmp_path):
     with pytest.raises(JobError, match=r"there is no folder .*/elsewhere, in which all machines write"):
-        run(dataclasses.replace(task, path=tmp_path / "elsewhere" / "trials" / "0"))
+        run(dataclasses.replace(task, place=tmp_path / "elsewhere" / "trials" / "0"))
 
     def missing(*_):
         raise UserError("there is no data set 'toy'")
@@ -226,7 +226,7 @@ def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatc
 
 
 def test_winners_are_retrained_as_tasks(task, tmp_path):
-    folder, recipe = task.path.parents[1], tmp_path / "toy.json"
+    folder, recipe = task.place.parents[1], tmp_path / "toy.json"
     recipe.write_text(CONFIG.model_dump_json())
     quiet, remote = Console(file=io.StringIO()), Remote(Shuffled(), retrain_on_node)
     retrain(

@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +13,6 @@ from PIL import Image
 
 from pipelines.verbs.cli import main
 from tests import tiny_model
-from tests.endpoint import eventually
 
 pytestmark = pytest.mark.slow
 COUNT, MORE = 120, 40
@@ -60,7 +60,9 @@ def test_nodes_share_nothing_but_a_bucket(cluster, store, place, tmp_path, monke
     process = cluster.start(
         [sys.executable, "-c", SLOWLY, "predict", *by_url, "--cluster", cluster.address], stdout=subprocess.PIPE
     )
-    eventually(lambda: "/0" in store("store.find('shared/.out.parquet.parts')"))
+    while "/0" not in store("store.find('shared/.out.parquet.parts')"):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.1)
     cluster.kill("b")
     cluster.add("b")
     output, _ = process.communicate(timeout=120)

@@ -52,7 +52,7 @@ def score_of(task):
 
 
 def every_fourth_fails(task):
-    if int(task.path.name) % 4 == 3:
+    if int(task.place.name) % 4 == 3:
         raise UserError("dead gates")
     return score_of(task)
 

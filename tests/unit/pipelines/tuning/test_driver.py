@@ -103,7 +103,7 @@ def test_the_trials_of_a_hyperband_chain_share_a_run_directory(tmp_path):
     paths = {}
 
     def score(task):
-        paths.setdefault(task.path, []).append(task.epochs)
+        paths.setdefault(task.place, []).append(task.epochs)
         return score_of(task)
 
     search_in(tmp_path, plan_of("hyperband"), InMemory(score))
@@ -116,7 +116,7 @@ def test_paths_are_absolute_because_other_machines_have_other_working_directorie
     seen = []
     search = AskTell(plan_of("random"), ACCURACY, Path("search"))
     drive(search, InMemory(lambda task: seen.append(task) or 0.5), data_dir=Path("data"))
-    assert {task.path.parent for task in seen} == {tmp_path / "search" / "trials"}
+    assert {task.place.parent for task in seen} == {tmp_path / "search" / "trials"}
     assert {task.data_dir for task in seen} == {tmp_path / "data"}
 
 
