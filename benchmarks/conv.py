@@ -41,11 +41,14 @@ def run_modern(session: Session) -> list[Row]:
 def _on_cpu(session: Session, contestants: Sequence[Contestant], recipe: str, section: str) -> list[Row]:
     if session.quick:
         return measure(session, roster.CONV_QUICK, ("float32",), recipe, section, batch=8, rounds=1, steps=1)
-    precisions, batch = PRECISIONS, conv_problem.NETS[recipe].batch
-    if not session.has_bfloat16:
+    precisions, batch = _precisions(session), conv_problem.NETS[recipe].batch
+    if precisions != PRECISIONS:
         session.note(f"{section}: mixed_bfloat16 is skipped, this CPU has no instructions for it")
-        precisions = ("float32",)
     return measure(session, contestants, precisions, recipe, section, batch=batch, rounds=ROUNDS, steps=STEPS)
+
+
+def _precisions(session: Session) -> tuple[Precision, ...]:
+    return PRECISIONS if session.has_bfloat16 else ("float32",)
 
 
 def projected(rows: Sequence[Row]) -> list[Row]:
@@ -71,7 +74,7 @@ def cost(session: Session, contestants: Sequence[Contestant], recipe: str) -> fl
     if session.quick:
         return (START_COST + 3 * 8 * IMAGE_COST) * len(roster.CONV_QUICK)
     images = (2 + ROUNDS * STEPS) * conv_problem.NETS[recipe].batch
-    return (START_COST + images * IMAGE_COST) * len(contestants) * len(PRECISIONS)
+    return (START_COST + images * IMAGE_COST) * len(contestants) * len(_precisions(session))
 
 
 def run_on_gpu(session: Session) -> list[Row]:

@@ -12,6 +12,7 @@ from benchmarks.agreement import Check
 from benchmarks.controller import Answer, Contestant, FailedError, Worker
 from benchmarks.table import Row
 from pipelines.core.durations import remaining
+from pipelines.core.environment import NARROW
 
 # Seconds between two turns. A contestant's threads keep spinning after its turn, but not for this long.
 PAUSE = 0.3
@@ -70,7 +71,7 @@ class Session:
     @property
     def has_bfloat16(self) -> bool:
         """True if the CPU has instructions for bfloat16. Without them, one product of the roof takes a minute."""
-        return any(feature in self.machine.split() for feature in ("amx_bf16", "avx512_bf16", "bf16"))
+        return not {*NARROW["mixed_bfloat16"]}.isdisjoint(self.machine.split())
 
     def say(self, line: str) -> None:
         """Writes a line of progress."""

@@ -52,10 +52,11 @@ def in_torch(seconds: float, threads: int, narrowest: str) -> dict[str, float]:
     m, k, n = SMALL
     u, v, small = torch.randn(MANY, m, k), torch.randn(MANY, k, n), torch.empty(MANY, m, n)
     source, target = torch.ones(COPY), torch.ones(COPY)
-    c, d = a.bfloat16(), b.bfloat16()
-    narrow = {"bfloat16": best(lambda: torch.mm(c, d), 2.0 * SIDE**3, seconds)} if narrowest == "bfloat16" else {}
-    return narrow | {
-        "float32": best(lambda: torch.mm(a, b, out=out), 2.0 * SIDE**3, seconds),
+    rates = {"float32": best(lambda: torch.mm(a, b, out=out), 2.0 * SIDE**3, seconds)}
+    if narrowest == "bfloat16":
+        c, d = a.bfloat16(), b.bfloat16()
+        rates["bfloat16"] = best(lambda: torch.mm(c, d), 2.0 * SIDE**3, seconds)
+    return rates | {
         "small": best(lambda: torch.bmm(u, v, out=small), 2.0 * MANY * m * k * n, seconds),
         "copy": best(lambda: target.copy_(source), 8.0 * COPY, seconds),
     }

@@ -17,6 +17,9 @@ from pipelines.core.run import Code, Machine
 PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
 # CPU features that decide which number format is fast, and whether two timings are comparable.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
+# Features of CPUs that compute in the narrow format of a policy. Without them, TensorFlow also adds in it, for example
+# gradients over the positions of a convolution: 256 + 1 is 256 in bfloat16.
+NARROW = {"mixed_bfloat16": ("amx_bf16", "avx512_bf16"), "mixed_float16": ("amx_fp16", "avx512_fp16")}
 DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 API_KEY = "HIGHWAY_API_KEY"
 """Variable with an endpoint's key: if set, `highway serve` requires it and `highway predict --url` sends it."""

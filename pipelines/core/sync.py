@@ -24,8 +24,7 @@ PERIOD = 5.0
 LATE = ("run.json", "checkpoint", "oracle.json")
 """Files or folders that are uploaded after all others, one after the other, because they state how far a run or a
 search is, and thus what the others hold."""
-
-
+# The blocks of `synced` that are running.
 _copies: "list[_Sync]" = []
 
 

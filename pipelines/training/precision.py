@@ -15,9 +15,6 @@ from pipelines.core import environment
 from pipelines.core.run import Machine, Precision
 
 Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
-# Features of CPUs that compute in the narrow format of a policy. Without them, TensorFlow also adds in it, for example
-# gradients over the positions of a convolution: 256 + 1 is 256 in bfloat16.
-_NATIVE = {"mixed_bfloat16": ("amx_bf16", "avx512_bf16"), "mixed_float16": ("amx_fp16", "avx512_fp16")}
 
 
 def resolve(wanted: Literal["auto"] | Policy, net: keras.Model, machine: Machine) -> Precision:
@@ -35,10 +32,10 @@ def resolve(wanted: Literal["auto"] | Policy, net: keras.Model, machine: Machine
         resolve("auto", net, environment.machine()).policy  # "mixed_bfloat16"
     """
     if wanted != "auto":
-        needed = _NATIVE.get(wanted)
+        needed = environment.NARROW.get(wanted)
         if machine.accelerators or needed is None or not {*needed}.isdisjoint(machine.cpu_features):
             return Precision(policy=wanted, reason="asked for")
-        reason = "asked for, without instructions for it on this CPU: slow, and TensorFlow adds gradients inexactly"
+        reason = "asked for; this CPU is not known to compute in it: slow, and TensorFlow adds gradients inexactly"
         return Precision(policy=wanted, reason=reason)
     return _of_accelerator(machine.accelerators[0]) if machine.accelerators else _of_cpu(net, machine)
 
@@ -53,7 +50,7 @@ def _of_accelerator(name: str) -> Precision:
 
 
 def _of_cpu(net: keras.Model, machine: Machine) -> Precision:
-    fast = [feature for feature in _NATIVE["mixed_bfloat16"] if feature in machine.cpu_features]
+    fast = [feature for feature in environment.NARROW["mixed_bfloat16"] if feature in machine.cpu_features]
     if not fast:
         return Precision(policy="float32", reason="this CPU does not multiply bfloat16")
     if any(isinstance(layer, (keras.layers.Conv2D, ConvHighway)) for layer in net.layers):

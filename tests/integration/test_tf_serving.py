@@ -117,7 +117,8 @@ def wait_for(found, seconds=60):
 
 
 def random_images(count):
-    return np.random.default_rng(count).integers(0, 256, (count, 28, 28, 1), dtype="uint8")
+    """Dark noise: the logits of bright noise are so large that two programs differ in the sixth digit on some CPUs."""
+    return np.random.default_rng(count).integers(0, 64, (count, 28, 28, 1), dtype="uint8")
 
 
 def predict(client, images, query=""):
@@ -132,7 +133,7 @@ def image_files(count):
 
 
 def assert_same_answer(found, expected):
-    """Asserts that two JSON answers are equal, with numbers to five digits."""
+    """Asserts that two JSON answers are equal, with numbers to six digits."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for key in expected:
@@ -142,8 +143,7 @@ def assert_same_answer(found, expected):
         for one, other in zip(found, expected, strict=True):
             assert_same_answer(one, other)
     elif isinstance(expected, float):
-        # Two programs compute the same net: on CPUs with AVX2 only, they differ by 1.2e-6.
-        assert found == pytest.approx(expected, abs=5e-6)
+        assert found == pytest.approx(expected, abs=1e-6)
     else:
         assert found == expected
 
