@@ -17,7 +17,5 @@ def test_models_of_a_kind_share_an_image_session_that_keeps_no_memory():
 
 
 def test_a_version_that_was_exported_before_digits_were_counted_converts_images():
-    images, boxes = model.open_without_graph(GOLDEN, manifest.read(GOLDEN)).see(
-        np.zeros((40, 30, 4), np.uint8), segments=True
-    )
-    assert (images.shape, boxes) == ((1, 28, 28, 1), None)
+    seen = model.open_without_graph(GOLDEN, manifest.read(GOLDEN)).see(np.zeros((40, 30, 4), np.uint8), segments=True)
+    assert (seen.images.shape, seen.boxes, seen.crop) == ((1, 28, 28, 1), None, None)

@@ -1,12 +1,12 @@
 """Progress of many runs, on a terminal and elsewhere; the runs are simulated and take no time."""
 
 import io
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from pydantic import BaseModel
 from rich.console import Console
 
 from pipelines.core.errors import UserError
@@ -139,11 +139,11 @@ def test_a_slow_run_is_estimated_by_its_own_pace(seen):
     assert lines[4] == "study: 1 of 2 runs, about 1:53:20 left"
 
 
-@dataclass
-class Run:
+class Run(BaseModel):
     """A task of an executor."""
 
     folder: Path
+    url: str | None = None
     config: ClassVar = SimpleNamespace(epochs=1, model=SimpleNamespace(depth=None))
 
 
@@ -161,7 +161,7 @@ def test_an_executor_trains_every_run_once(tmp_path, monkeypatch, capacity):
     monkeypatch.setattr(pool, "INTERVAL", 0.0)
     monkeypatch.setattr(pool, "open_run", lambda _: SimpleNamespace(record=record, config=SimpleNamespace(epochs=1)))
     output, executor = io.StringIO(), Shuffled(capacity=capacity)
-    members = [SimpleNamespace(name=name, task=Run(tmp_path / name)) for name in "abcde"]
+    members = [SimpleNamespace(name=name, task=Run(folder=tmp_path / name)) for name in "abcde"]
     remote = pool.Remote(executor, make_folder)
     pool.train_all(
         members, workers=9, console=Console(file=output), label="study", result=lambda _: "97%", remote=remote
@@ -174,7 +174,7 @@ def test_an_executor_trains_every_run_once(tmp_path, monkeypatch, capacity):
 
 
 def test_a_run_that_an_executor_cannot_train_ends_all(tmp_path):
-    members = [SimpleNamespace(name=name, task=Run(tmp_path / name)) for name in "ab"]
+    members = [SimpleNamespace(name=name, task=Run(folder=tmp_path / name)) for name in "ab"]
     remote = pool.Remote(Shuffled(), refuse)
     with pytest.raises(UserError, match=r"[ab]: it cannot be trained"):
         pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
