@@ -37,6 +37,7 @@ from pipelines.core import environment, frameworks
 BENCHMARKS: tuple[Benchmark, ...] = (
     roof.BENCHMARK,
     dense.BENCHMARK,
+    dense.BY_WIDTH,
     conv.BENCHMARK,
     conv.ON_GPU,
     conv.MODERN,

@@ -56,20 +56,34 @@ FULL = (
     Size(30, rounds=5, epochs=6, studies=1),
     Size(50, rounds=5, epochs=4, studies=1),
     Size(100, starts=1, rounds=5, epochs=2, studies=1),
-    *(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((100, 4), (200, 2), (400, 1))),
     Size(1000, starts=1, rounds=3),
 )
+WIDE = tuple(Size(30, width, rounds=5, epochs=epochs) for width, epochs in ((50, 6), (100, 4), (200, 2), (400, 1)))
 QUICK = (Size(10, rounds=1),)
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Measures all contestants at all sizes; if quick, some at one size."""
+    """Measures all contestants at all depths; if quick, some at one depth."""
+    yield from _run(session, "dense", *_scope(session, FULL))
+
+
+def run_wide(session: Session) -> Iterator[Row]:
+    """Measures all contestants at all widths; nothing if quick, because `dense` shows that they run."""
+    if session.quick:
+        session.note("wide: not measured by --quick; dense trains the same contestants")
+        return
+    yield from _run(session, "wide", *_scope(session, WIDE))
+
+
+def _run(session: Session, section: str, contestants: Sequence[Contestant], sizes: Sequence[Size]) -> Iterator[Row]:
     name, images, labels = data.mnist(quick=session.quick)
     problem.write(session.folder / "batches.npz", problem.batches(images, labels))
-    yield from measure(session, *_scope(session), name)
+    yield from measure(session, contestants, sizes, name, section)
 
 
-def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str) -> Iterator[Row]:
+def measure(
+    session: Session, contestants: Sequence[Contestant], sizes: Sequence[Size], data: str, section: str = "dense"
+) -> Iterator[Row]:
     """Measures one size after another.
 
     Args:
@@ -77,6 +91,7 @@ def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence
         contestants: contestants to measure; their losses are compared with the first one's.
         sizes: sizes to measure.
         data: name of the data.
+        section: name of the benchmark.
 
     Yields:
         The rows of each size as soon as they are complete, so that an interruption does not lose them.
@@ -85,24 +100,35 @@ def measure(session: Session, contestants: Sequence[Contestant], sizes: Sequence
         for contestant in contestants:
             if contestant not in _able(contestants, size):
                 session.skip(contestant, str(size), contestant.because)
-        yield from _Measurement(session, _able(contestants, size), size, data).rows()
+        yield from _Measurement(session, _able(contestants, size), size, data, section).rows()
 
 
 def cost(session: Session) -> float:
     """Estimates how many seconds `run` takes."""
-    contestants, sizes = _scope(session)
-    return sum(_cost(size, contestant) for size in sizes for contestant in _able(contestants, size))
+    return _cost_of(*_scope(session, FULL))
 
 
-BENCHMARK = Benchmark("dense", "How fast do dense highway nets train, by depth and width?", run, cost, uses_roof=True)
+def cost_wide(session: Session) -> float:
+    """Estimates how many seconds `run_wide` takes."""
+    return 0.0 if session.quick else _cost_of(*_scope(session, WIDE))
 
 
-def _scope(session: Session) -> tuple[Sequence[Contestant], Sequence[Size]]:
-    return (roster.DENSE_QUICK, QUICK) if session.quick else (roster.DENSE, FULL)
+BENCHMARK = Benchmark("dense", "How fast do dense highway nets train, by depth?", run, cost, uses_roof=True)
+BY_WIDTH = Benchmark(
+    "wide", "How fast do highway nets of 30 layers train, by width?", run_wide, cost_wide, uses_roof=True
+)
+
+
+def _scope(session: Session, sizes: Sequence[Size]) -> tuple[Sequence[Contestant], Sequence[Size]]:
+    return (roster.DENSE_QUICK, QUICK) if session.quick else (roster.DENSE, sizes)
 
 
 def _able(contestants: Sequence[Contestant], size: Size) -> list[Contestant]:
     return [one for one in contestants if one.deepest is None or size.depth <= one.deepest]
+
+
+def _cost_of(contestants: Sequence[Contestant], sizes: Sequence[Size]) -> float:
+    return sum(_cost(size, contestant) for size in sizes for contestant in _able(contestants, size))
 
 
 def _cost(size: Size, contestant: Contestant) -> float:
@@ -114,7 +140,9 @@ def _cost(size: Size, contestant: Contestant) -> float:
 class _Measurement:
     """All measures of one size."""
 
-    def __init__(self, session: Session, contestants: Sequence[Contestant], size: Size, data: str) -> None:
+    def __init__(
+        self, session: Session, contestants: Sequence[Contestant], size: Size, data: str, section: str
+    ) -> None:
         self.session, self.contestants, self.size, self.roof = session, contestants, size, session.roof
         self.by_name = {contestant.name: contestant for contestant in contestants}
         self.out: set[str] = set()
@@ -123,7 +151,7 @@ class _Measurement:
         weights = session.folder / "weights.npz"
         problem.write(weights, problem.initial_weights(size.depth, size.width))
         self.problem = Problem(str(session.folder / "batches.npz"), str(weights), size.depth, size.width)
-        self.template = Row("dense", depth=size.depth, width=size.width, batch=BATCH, data=data)
+        self.template = Row(section, depth=size.depth, width=size.width, batch=BATCH, data=data)
 
     def rows(self) -> list[Row]:
         rows = []

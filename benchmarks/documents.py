@@ -8,14 +8,12 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from benchmarks import scaling
 from benchmarks.table import Record, markdown, number
 
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n\n?)(?P<table>(?:\|.*\n)+)")
-# Depth and width of the nets of the dense benchmark.
-_DEPTHS = tuple((depth, 50) for depth in (10, 30, 50, 100, 1000))
-_WIDTHS = tuple((30, width) for width in (100, 200, 400))
 _CONNECTIONS = (1, 8, 16, 64)
 # End of the names of measures of how many digits are found.
 _ONE = ": found as one digit"
@@ -57,18 +55,19 @@ def table(name: str, results: Path) -> list[str]:
         return TABLES[name](list(csv.DictReader(file)))
 
 
-def _steps(rows: Sequence[Record], sizes: Sequence[tuple[int, int]]) -> list[str]:
-    """Training steps per second of each contestant at each size."""
+def _steps(rows: Sequence[Record], along: Literal["depth", "width"]) -> list[str]:
+    """Training steps per second of each contestant at each depth or width."""
     steady = [row for row in rows if row["measure"] == "steady state"]
-    medians = {(row["contestant"], _size(row)): number(row["median"]) for row in steady}
-    ratios = {(row["contestant"], _size(row)): f"{float(row['ratio']):.2f}" for row in steady if row["ratio"]}
-    heads = [f"{depth:,}" if width == 50 else f"{depth}, width {width}" for depth, width in sizes]
+    sizes = sorted({int(row[along]) for row in steady})
+    medians = {(row["contestant"], int(row[along])): number(row["median"]) for row in steady}
+    ratios = {(row["contestant"], int(row[along])): f"{float(row['ratio']):.2f}" for row in steady if row["ratio"]}
+    unit = {"depth": "layers", "width": "units of each layer"}[along]
     lines = [[_name(one), *(medians.get((one, size), "") for size in sizes)] for one in _names(steady)]
     lines += [
         [f"*ratio:* {_name(one)} / the fastest peer", *(ratios.get((one, size), "") for size in sizes)]
         for one in _FASTEST
     ]
-    return markdown(["training steps per second, by layers", *heads], lines)
+    return markdown([f"training steps per second, by {unit}", *(f"{size:,}" for size in sizes)], lines)
 
 
 def _starts(rows: Sequence[Record]) -> list[str]:
@@ -78,7 +77,7 @@ def _starts(rows: Sequence[Record]) -> list[str]:
         (row["contestant"], measure, int(row["depth"])): number(row["median"])
         for row in rows
         for measure in measures
-        if row["measure"].startswith(measure) and row["width"] == "50"
+        if row["measure"].startswith(measure)
     }
     columns = [(measure, depth) for measure, depths in measures.items() for depth in depths]
     heads = [f"{measure}, {depth:,} layers" for measure, depth in columns]
@@ -139,19 +138,15 @@ TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "cluster images": scaling.images,
     "cluster trials": scaling.trials,
     "decoding": _decoding,
-    "dense steps": lambda rows: _steps(rows, _DEPTHS + _WIDTHS),
-    "dense depths": lambda rows: _steps(rows, _DEPTHS),
+    "dense steps": lambda rows: _steps(rows, "depth"),
     "dense starts": _starts,
     "photographs": _accuracies,
     "redrawn_digits drawings": _drawings,
     "redrawn_digits counts": _counts,
     "serving digits": lambda rows: _servers(rows, ""),
     "serving photographs": lambda rows: _servers(rows, "photographs, "),
+    "wide steps": lambda rows: _steps(rows, "width"),
 }
-
-
-def _size(row: Record) -> tuple[int, int]:
-    return int(row["depth"]), int(row["width"])
 
 
 def _names(rows: Iterable[Record]) -> list[str]:

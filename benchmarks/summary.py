@@ -62,6 +62,8 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
     """
     if section == "dense":
         _draw_dense(rows, folder / "dense.png")
+    elif section == "wide":
+        _draw_wide(rows, folder / "wide.png")
     elif section == "conv":
         _draw_conv(rows, folder / "conv.png")
     elif section == "serving":
@@ -69,33 +71,48 @@ def draw(section: str, rows: Sequence[Row], folder: Path) -> None:
 
 
 def _draw_dense(rows: Sequence[Row], path: Path) -> None:
-    rows = [row for row in rows if row.section == "dense"]
     panels = (
-        ("steady state", "training steps per second, by depth", "depth"),
-        ("first step from process start", "seconds to the first step, by depth", "depth"),
-        ("study", "seconds for the study of 12 epochs, by depth", "depth"),
-        ("steady state", "training steps per second, by width (depth 30)", "width"),
+        ("steady state", "training steps per second"),
+        ("first step from process start", "seconds to the first step"),
+        ("study", "seconds for the study of 12 epochs"),
     )
-    styles = _styles(rows)
     with saved(path, (11, 8.6)) as figure:
-        for axes, (measure, title, along) in zip(figure.subplots(2, 2).flat, panels, strict=True):
+        *axes, last = figure.subplots(2, 2).flat
+        last.set_axis_off()
+        for one, (measure, title) in zip(axes, panels, strict=True):
             of_panel = [row for row in rows if row.measure.startswith(measure)]
-            of_panel = [row for row in of_panel if (row.width == 50 if along == "depth" else row.depth == 30)]
-            if not of_panel:
-                axes.set_axis_off()
-                continue
-            for name, style in styles.items():
-                points = sorted((getattr(row, along), row) for row in of_panel if row.contestant == name)
-                x = [at for at, _ in points]
-                # Also without points, so that the legend has the order of the rows.
-                axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
-                low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
-                axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
-            axes.set_title(title)
-            axes.set_xlabel("highway blocks of 50 units" if along == "depth" else "units of each block")
-            _logarithmic(axes, sorted({getattr(row, along) for row in of_panel}))
-        legend(figure, loc="outside lower center", ncols=3, fontsize=11)
+            if of_panel:
+                _draw_lines(one, of_panel, "depth", _styles(rows))
+                one.set_title(title)
+                one.set_xlabel("highway blocks of 50 units")
+            else:
+                one.set_axis_off()
+        last.legend(*axes[0].get_legend_handles_labels(), loc="center", fontsize=12, frameon=False)
         figure.suptitle(f"A dense highway net, batch {rows[0].batch}, float32\n{rows[0].machine}", fontsize=11)
+
+
+def _draw_wide(rows: Sequence[Row], path: Path) -> None:
+    rows = [row for row in rows if row.measure == "steady state"]
+    with saved(path, (11, 4.6)) as figure:
+        axes = figure.subplots()
+        _draw_lines(axes, rows, "width", _styles(rows))
+        axes.set_xlabel("units of each highway block")
+        axes.set_ylabel("training steps per second")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=11, frameon=False)
+        title = f"A dense highway net of {rows[0].depth} blocks, batch {rows[0].batch}, float32"
+        figure.suptitle(f"{title}\n{rows[0].machine}", fontsize=11)
+
+
+def _draw_lines(axes: Any, rows: Sequence[Row], along: str, styles: dict[str, dict[str, object]]) -> None:
+    """Draws a line per contestant, with a band from the lowest to the highest round."""
+    for name, style in styles.items():
+        points = sorted((getattr(row, along), row) for row in rows if row.contestant == name)
+        x = [at for at, _ in points]
+        # Also without points, so that the legend has the order of the rows.
+        axes.plot(x, [row.median for _, row in points], label=name, ms=5, **style)
+        low, high = ([getattr(row, end) for _, row in points] for end in ("low", "high"))
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.15)
+    _logarithmic(axes, sorted({getattr(row, along) for row in rows}))
 
 
 def _draw_conv(rows: Sequence[Row], path: Path) -> None:

@@ -187,6 +187,7 @@ def test_tables_hold_every_row_with_its_ratio():
     ("section", "rows"),
     [
         ("dense", _rows("dense", "steps/s", depth=30, width=50, batch=128)),
+        ("wide", _rows("wide", "steps/s", depth=30, width=50, batch=128)),
         ("conv", _rows("conv", "images/s", batch=128)),
     ],
 )
