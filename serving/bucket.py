@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from serving import checks, manifest, release, repository, signature
+from serving import checks, manifest, release, repository, signature, stores
 from serving.errors import ModelError, ServingError, UnavailableError
 from serving.stored_version import Prefix, description, download, models, versions
 
@@ -27,8 +27,6 @@ from serving.stored_version import Prefix, description, download, models, versio
 KEPT = 2
 # Files of the copy: the report of the last check, the lock during a check, and the prefix of downloads.
 REPORT, _BUSY, _ASIDE = ".report.json", ".busy", ".incoming-"
-# Extras of the program, by protocol.
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 # Objects of a version, by path below it, as fsspec lists them.
 Objects = Mapping[str, Mapping[str, Any]]
 
@@ -69,7 +67,9 @@ def prepare(url: str) -> Path:
         BucketError: the folder cannot be made.
     """
     # Two servers may have buckets of the same name.
-    digest = hashlib.sha256(f"{url} {os.environ.get('AWS_ENDPOINT_URL', '')}".encode()).hexdigest()
+    store = stores.of(url)
+    address = os.environ.get(store.address, "") if store else ""
+    digest = hashlib.sha256(f"{url} {address}".encode()).hexdigest()
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = cache / "highway-keras" / "buckets" / digest[:16]
@@ -268,6 +268,7 @@ def _listing(url: str) -> tuple[Any, Objects]:
         BucketError: it cannot be read, now or later.
         UnavailableError: it cannot be read at the moment.
     """
+    stores.silence_logs()
     try:
         import fsspec
 
@@ -281,15 +282,14 @@ def _listing(url: str) -> tuple[Any, Objects]:
 
 def _explained(url: str, error: Exception) -> ServingError:
     if isinstance(error, ImportError):
-        extra = _EXTRAS.get(url.partition("://")[0])
-        package = f'`pip install "highway-keras[{extra}]"`' if extra else f"its package: {error}"
+        known = stores.of(url)
+        package = f'`pip install "highway-keras[{known.extra}]"`' if known else f"its package: {error}"
         return BucketError(f"{url} needs a package that is not installed. Install {package}.")
-    # botocore's and Google's errors have no class in common, and are not imported.
     kind = type(error).__name__
     if isinstance(error, (FileNotFoundError, ValueError)) or kind == "ParamValidationError":
         why = "its bucket has no valid name" if kind == "ParamValidationError" else str(error).rstrip(".")
         return BucketError(f"{url} cannot be found: {why}. Check the URL.")
-    if isinstance(error, PermissionError) or kind.endswith("CredentialsError"):
+    if stores.denies_access(error):
         return BucketError(
             f"{url} cannot be read: {str(error).rstrip('.')}. Give credentials as the bucket's own tools take them: "
             "in environment variables, in their files, or by the role of the machine."

@@ -150,13 +150,47 @@ def s3_server():
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def gs_server():
+    """A local server of Google Cloud Storage."""
+    from tests.gs_server import GsServer
+
+    server = GsServer()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def bucket(s3_server, monkeypatch):
-    """A new bucket of the S3 server, which this process and those that it starts find by their environment."""
+def bucket(request, monkeypatch):
+    """A new bucket of a local server, which this process and those that it starts find by their environment.
+
+    Its parameter is `s3`, the default, or `gs`.
+    """
+    yield from {"s3": _s3_bucket, "gs": _gs_bucket}[getattr(request, "param", "s3")](request, monkeypatch)
+
+
+def _gs_bucket(request, monkeypatch):
+    from tests.gs_server import GsBucket
+
+    server = request.getfixturevalue("gs_server")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    # Reads them when it is imported.
+    from gcsfs import GCSFileSystem
+
+    made = GsBucket(server, f"test-{next(_numbers)}")
+    yield made
+    made.close()
+    GCSFileSystem.clear_instance_cache()
+
+
+def _s3_bucket(request, monkeypatch):
     from s3fs import S3FileSystem
 
     from tests.s3_server import Bucket
 
+    s3_server = request.getfixturevalue("s3_server")
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     made = Bucket(s3_server, f"test-{next(_numbers)}")

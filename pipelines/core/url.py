@@ -16,9 +16,8 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, cast
 from pydantic import BeforeValidator, PlainSerializer
 
 from pipelines.core.errors import UserError, disk_is_full
+from serving import stores
 
-# Extras of this package that open a protocol.
-EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 # A URL with wildcards, and the folder above the first of them.
 GLOB = re.compile(r"([^/]+//[^*?[]+)/[^/*?[]*[*?[]")
 # Bytes of a large object in one request; s3fs makes up to ten requests at the same time, by default of 50 MiB each.
@@ -340,14 +339,15 @@ def _counting(advance: Callable[[int], None]) -> Any:
 def _store(protocol: str) -> Any:
     """Returns the file system of a protocol, one for all threads of this process."""
     url = f"{protocol}://"
+    stores.silence_logs()
     try:
         import fsspec
 
         # Other processes write too, so listings are never remembered.
         return fsspec.filesystem(protocol, use_listings_cache=False, default_block_size=BLOCK)
     except ImportError as error:
-        extra = EXTRAS.get(protocol)
-        needed = f"highway-keras[{extra}]" if extra else f"fsspec, and its package for {protocol}"
+        known = stores.of(url)
+        needed = f"highway-keras[{known.extra}]" if known else f"fsspec, and its package for {protocol}"
         raise UserError(f'{url} needs a package that is not installed: pip install "{needed}".') from error
     except ValueError as error:
         raise UserError(f"{url} has a protocol that fsspec does not open. Expected s3://, gs:// or another.") from error
@@ -374,11 +374,14 @@ def _reported(url: Url, *, writes: bool = False) -> Iterator[None]:
                 raise
             raise UserError(f"{url} cannot be used: there is no such bucket or object. Check the URL.") from error
         text = " ".join(str(error).split())[:300] or type(error).__name__
-        if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
+        known = stores.of(url.text)
+        if stores.denies_access(error):
+            named = f" ({known.credentials})" if known else ""
             raise UserError(
-                f"{url} cannot be used with the credentials of this machine: {text}. Set those of the store, such as "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ask for access."
+                f"{url} cannot be used with the credentials of this machine: {text}. Set those of the store{named}, or "
+                "ask for access."
             ) from error
+        named = f" ({known.address})" if known else ""
         raise UserError(
-            f"{url} cannot be used: {text}. Check the network and the address of the store, such as AWS_ENDPOINT_URL."
+            f"{url} cannot be used: {text}. Check the network and the address of the store{named}."
         ) from error

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
-from pipelines.core.url import EXTRAS, Location, Url, is_url, read_all
+from pipelines.core.url import Location, Url, is_url, read_all
 from serving import release as releases
-from serving import repository, stored_version
+from serving import repository, stored_version, stores
 from serving.errors import ServingError
 from serving.release import Release
 from serving.tf_serving import configuration
@@ -98,8 +98,9 @@ def _configuration(root: Location) -> str:
     if isinstance(root, Path):
         return configuration.text(releases.read_all(root))
     protocol, _, path = str(root).partition("://")
+    store = stores.of(str(root))
     # TensorFlow knows each store by one name.
-    base = f"{EXTRAS.get(protocol, protocol)}://{path}"
+    base = f"{store.extra if store else protocol}://{path}"
     return configuration.text(_read_all(root, stored_version.models(root.below())), base)
 
 

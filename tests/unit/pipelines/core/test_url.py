@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -110,6 +111,12 @@ def test_a_missing_object_is_named(bucket, tmp_path):
     [
         (PermissionError("denied"), r"with the credentials of this machine: denied\. Set those of the store"),
         (type("NoCredentialsError", (Exception,), {})("none"), r"with the credentials of this machine: none\."),
+        (
+            type("HttpError", (Exception,), {"code": 401})("bad token"),
+            "with the credentials of this machine: bad token",
+        ),
+        (OSError("Forbidden: b\nnot yours"), "with the credentials of this machine: Forbidden: b not yours"),
+        (type("RefreshError", (Exception,), {})("expired"), "with the credentials of this machine: expired"),
         (TimeoutError("no answer"), r"cannot be used: no answer\. Check the network"),
         (ConnectionError(), r"cannot be used: ConnectionError\. Check the network"),
     ],
@@ -121,6 +128,24 @@ def test_errors_of_a_store_say_what_to_do(bucket, monkeypatch, error, message):
     monkeypatch.setattr(module._store("memory"), "exists", fail)
     with pytest.raises(UserError, match=message):
         bucket.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "named"),
+    [
+        ("s3://bucket", PermissionError("denied"), r"\(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY\), or ask"),
+        ("gs://bucket", PermissionError("denied"), r"\(GOOGLE_APPLICATION_CREDENTIALS\), or ask"),
+        ("s3://bucket", TimeoutError("no answer"), r"\(AWS_ENDPOINT_URL\)\."),
+        ("gs://bucket", TimeoutError("no answer"), r"\(STORAGE_EMULATOR_HOST\)\."),
+    ],
+)
+def test_errors_name_the_variables_of_the_store(monkeypatch, place, error, named):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(module, "_store", lambda _: SimpleNamespace(exists=fail, _strip_protocol=str))
+    with pytest.raises(UserError, match=named):
+        Url(place).exists()
 
 
 def test_an_error_while_an_object_is_read_says_what_to_do(bucket, monkeypatch):
