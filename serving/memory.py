@@ -38,9 +38,11 @@ def keep_freed() -> None:
     """Keeps freed memory for later allocations, with glibc, until the process ends.
 
     Training steps allocate and free the same large arrays. Mapped anew in every step, each of their pages costs a fault
-    when it is first written (docs/depth.md).
+    when it is first written (docs/depth.md). All threads share one heap, because glibc unmaps those of its further
+    ones as soon as they are empty. Call it before any thread starts.
     """
     if (mallopt := _from_glibc("mallopt")) is not None:
+        mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _NEVER)
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
 

@@ -14,10 +14,12 @@ class Store(NamedTuple):
     """Variables that name its credentials."""
     address: str
     """Variable that holds its address."""
+    upload: str
+    """Command that uploads a folder, without its arguments: the folder, and its URL."""
 
 
-_S3 = Store("s3", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
-_GS = Store("gs", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST")
+_S3 = Store("s3", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "aws s3 sync")
+_GS = Store("gs", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "gcloud storage rsync --recursive")
 STORES: Mapping[str, Store] = {"s3": _S3, "s3a": _S3, "gs": _GS, "gcs": _GS}
 """Stores by the protocol of their URLs."""
 

@@ -29,8 +29,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     only if the import fails.
 
     On JAX, the CPU is split into one device per core, which `pipelines.training.steps_per_execution` needs. On
-    TensorFlow, it is split if several devices are needed and there is no GPU. On all other backends, the process keeps
-    freed memory.
+    TensorFlow, it is split if several devices are needed and there is no GPU. The process keeps freed memory.
 
     Args:
         devices: minimum number of devices.
@@ -40,6 +39,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     if chooses:
         os.environ[DEVICES_VARIABLE] = str(max(devices, environment.cores()))
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
+    memory.keep_freed()
     with _announced(console), hushed(), _uncollected():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
@@ -47,9 +47,6 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     if chooses:
         # JAX has read it, and processes that this one starts may have another number of cores.
         del os.environ[DEVICES_VARIABLE]
-    if not on_tensorflow:
-        # TensorFlow's steps gain nothing from it.
-        memory.keep_freed()
     # A user's keras.json must not change what a recipe computes.
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)

@@ -3,27 +3,35 @@
 A run is written on a disk of the machine that trains it. Every few seconds, a thread uploads the files that have
 changed, in the order in which they were written: record and checkpoint after all others, and the state of a search at
 the end. The bucket therefore holds what a kill could have left on a disk, and work that is resumed starts from there.
+
+Buckets have no locks, and a machine that is cut off goes on. Whoever trains a run therefore puts its name next to it,
+in an object, and uploads only while the name is its own: the last one that has started wins.
 """
 
 import os
+import platform
 import shutil
 import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.url import Location, Url, fetch
+from serving import stores
 
 PERIOD = 5.0
 """Seconds between two uploads of changed files."""
 LATE = ("run.json", "checkpoint", "oracle.json")
 """Files or folders that are uploaded after all others, one after the other, because they state how far a run or a
 search is, and thus what the others hold."""
+# The file next to a run that names its owner, in a form that no run has.
+OWNER = ".{}.owner"
 # The blocks of `synced` that are running.
 _copies: "list[_Sync]" = []
 
@@ -36,17 +44,24 @@ class _Stamp(NamedTuple):
     inode: int
 
 
+class _TakenOverError(UserError):
+    """Another command has started to write the same run."""
+
+
 class _Sync:
     """Uploads the changes of a local file or folder.
 
     Args:
         local: the file or folder, in its own folder; it may not exist yet.
         url: its place in the bucket.
+        owned: whether to take it over from others that write it.
     """
 
-    def __init__(self, local: Path, url: Url) -> None:
+    def __init__(self, local: Path, url: Url, owned: bool) -> None:
         self.local = local
         self.url = url
+        self._owner = url.with_name(OWNER.format(url.name))
+        self._own_name = f"process {os.getpid()} on {platform.node()}\n{uuid.uuid4()}" if owned else ""
         self._sent: dict[str, _Stamp] = {}
         self._missed: set[str] = set()
         self._busy = threading.Lock()
@@ -55,8 +70,9 @@ class _Sync:
 
     def start(self) -> None:
         """Downloads the existing files, and starts to upload changes."""
-        start = len(self.url.parent.text) + 1
-        fetch([(one.url, self.local.parent / one.url.text[start:]) for one in self.url.files()])
+        if self._own_name:
+            self._owner.write_bytes(self._own_name.encode())
+        fetch(self._pairs(self.url, self.local))
         for config in [*self.local.rglob("config.json")]:
             if not config.with_name("run.json").exists():
                 # A run is created as a whole, but the upload of this one ended before its record.
@@ -77,6 +93,8 @@ class _Sync:
         self._thread.join()
         self.push()
         self._remove(self._gone())
+        if self._own_name:
+            self._owner.unlink()
 
     def push(self) -> None:
         """Uploads the files that have changed since the last call; an error leaves the rest to the next call.
@@ -84,8 +102,9 @@ class _Sync:
         Files that were gone at the last call, too, such as the weights of a trial that has ended, are removed.
 
         Raises:
-            UserError: the store cannot be used.
+            UserError: the store cannot be used, or another command has taken over the run.
         """
+        self._check_owner()
         with self._busy, tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
             # The last ones are linked first, and all late ones before the others are listed: training continues
             # meanwhile, and newer versions would refer to files that are not uploaded yet.
@@ -108,7 +127,7 @@ class _Sync:
         with self._busy:
             url, aside = self.place(folder), folder.with_name(f".{folder.name}")
             shutil.rmtree(aside, ignore_errors=True)
-            fetch([(one.url, aside / one.url.text[len(url.text) + 1 :]) for one in url.files()])
+            fetch(self._pairs(url, aside))
             shutil.rmtree(folder, ignore_errors=True)
             if aside.exists():
                 aside.rename(folder)
@@ -119,6 +138,27 @@ class _Sync:
     def place(self, path: Path) -> Url:
         """Returns the URL of a file or folder in the local one."""
         return self.url.parent / self._name(path)
+
+    def _check_owner(self) -> None:
+        if not self._own_name:
+            return
+        try:
+            owner = self._owner.read_text()
+        except FileNotFoundError:
+            owner = "another command, which has ended"
+        if owner != self._own_name:
+            raise _TakenOverError(
+                f"{self.url} has been taken over by {owner.splitlines()[0]}: nothing more is uploaded from here. "
+                "Stop this command, or the other one and then resume this one."
+            )
+
+    @staticmethod
+    def _pairs(url: Url, local: Path) -> list[tuple[Url, Path]]:
+        """Returns the objects to download, without hidden ones, and their local paths."""
+        below = {one.url: PurePosixPath(one.url.text[len(url.text) + 1 :]) for one in url.files()}
+        return [
+            (one, local / path) for one, path in below.items() if not any(part.startswith(".") for part in path.parts)
+        ]
 
     def _take(self, files: list[Path]) -> None:
         """Notes that the bucket has these files, which were downloaded."""
@@ -175,6 +215,9 @@ class _Sync:
             try:
                 self.push()
                 failed = False
+            except _TakenOverError as error:
+                sys.stderr.write(f"{error}\n")
+                return
             except OSError:
                 # A file or folder was removed while it was looked at.
                 continue
@@ -185,16 +228,19 @@ class _Sync:
 
 
 @contextmanager
-def synced(place: Location) -> Iterator[Path]:
+def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
     """Yields a folder or a file as a local one: a path as it is; of a URL, a copy whose changes are uploaded.
 
     Messages name the URL while the block runs. Nothing is downloaded or uploaded if nothing is there.
 
     Args:
         place: the folder of a run, a study or a search, which may not exist yet; or a file.
+        owned: whether to take over the folder at a URL, because all of it is going to be written: whatever writes it
+            elsewhere uploads nothing more.
 
     Raises:
-        UserError: the store cannot be used. Files that could not be uploaded are kept, and the message says where.
+        UserError: the store cannot be used, or another command has taken over the folder. Files that could not be
+            uploaded are kept, and the message says where.
 
     Example:
         with synced(Url("s3://bucket/runs/demo")) as run:
@@ -204,7 +250,7 @@ def synced(place: Location) -> Iterator[Path]:
         yield place
         return
     root = Path(tempfile.mkdtemp(prefix="highway-"))
-    sync = _Sync(root / place.name, place)
+    sync = _Sync(root / place.name, place, owned)
     failure: Exception | None = None
     _copies.append(sync)
     try:
@@ -220,9 +266,11 @@ def synced(place: Location) -> Iterator[Path]:
             sync.finish()
         except UserError as error:
             before = f"{failure} In addition, " if failure else ""
+            store = stores.of(place.text)
+            advice = f", for example with: {store.upload} {sync.local} {place}" if store else "."
+            after = "" if isinstance(error, _TakenOverError) else f" Upload it{advice}"
             raise UserError(
-                f"{before}{error} The newest files are on this machine only, in {sync.local}. Upload it, for "
-                f"example with: aws s3 sync {sync.local} {place}"
+                f"{before}{error} The newest files are on this machine only, in {sync.local}.{after}"
             ) from error
         else:
             shutil.rmtree(root, ignore_errors=True)

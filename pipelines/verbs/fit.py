@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     if isinstance(given.run, Url):
         refuse_existing(given.run)
         given.run.check_writable()
-    with synced(given.run) if given.run else nullcontext() as run, exported_to(given.to) as to:
+    with synced(given.run, owned=True) if given.run else nullcontext() as run, exported_to(given.to) as to:
         version = fit(config, given.minutes, side=given.image_size, run=run, to=to.folder)
         to.publish()
         sys.stdout.write(report(version))

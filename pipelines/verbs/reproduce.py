@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> None:
             )
         place = given.to or Path("studies") / given.name
         check(place)
-        with synced(place) as folder:
+        with synced(place, owned=True) as folder:
             reproduce(
                 given.name, folder, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,
                 machines=Machines(given.workers, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,

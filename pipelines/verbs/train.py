@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> None:
         "track": given.track,
         "devices": given.devices,
     }
-    with synced(place) as path:
+    with synced(place, owned=True) as path:
         run = resume(path, **options) if given.config is None else train(given.config, path, **options)
     say(console, _summary(run.record, place))
 

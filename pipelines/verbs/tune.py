@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
         given = parse_tune(arguments)
         refuse_unknown(given.search.plan.config.data)
         check(given.place)
-        with synced(given.place) as folder:
+        with synced(given.place, owned=True) as folder:
             search = replace(given.search, folder=folder)
             tune(search, minutes=given.minutes, retrain=given.retrain, console=Console())
 

@@ -121,7 +121,7 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         SystemExit: the child has reported an error, was stopped or was killed; the status is passed on.
         UserError: the run could not be downloaded or uploaded.
     """
-    with synced(task.place) if hosts.leads else nullcontext(task.folder) as folder:
+    with synced(task.place, owned=True) if hosts.leads else nullcontext(task.folder) as folder:
         _train_in_child(task.model_copy(update={"folder": folder}), hosts, console)
 
 

@@ -139,7 +139,7 @@ def run_of_task(place: Location, plan: str) -> Iterator[Path]:
     import keras
 
     try:
-        with synced(place) as folder:
+        with synced(place, owned=True) as folder:
             yield folder
     finally:
         keras.utils.clear_session()

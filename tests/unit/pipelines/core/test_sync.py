@@ -13,6 +13,7 @@ from pipelines.core import sync as module
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.sync import fetched, place_of, refresh, synced
 from pipelines.core.url import Url
+from serving import stores
 from tests.dying_store import dying
 
 numbers = itertools.count()
@@ -233,7 +234,49 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
     with pytest.raises(UserError) as raised, dying(1), synced(url) as run:
         save(run, 1)
     assert (run / "checkpoint" / "state.npz").read_text() == "1"
-    assert f"aws s3 sync {run} {url}" in str(raised.value)
+    assert f"The newest files are on this machine only, in {run}. Upload it." in str(raised.value)
+    command = stores.of("gs://bucket")
+    monkeypatch.setattr(stores, "of", lambda _: command)
+    with pytest.raises(UserError) as raised, dying(1), synced(url) as run:
+        save(run, 2)
+    assert f"with: gcloud storage rsync --recursive {run} {url}" in str(raised.value)
+
+
+def test_the_command_that_starts_last_owns_a_run(url):
+    ended = rf"^{url} has been taken over by another command, which has ended: nothing more is uploaded from here"
+    with pytest.raises(UserError, match=ended) as raised, synced(url, owned=True) as first:  # noqa: PT012
+        save(first, 1)
+        with synced(url, owned=True) as second:
+            save(second, 2)
+            with pytest.raises(UserError, match=f"by process {os.getpid()} on "):
+                module._copies[0].push()
+        assert contents(url)["checkpoint/state.npz"] == "2"
+        save(first, 3)
+    assert contents(url)["checkpoint/state.npz"] == "2"
+    assert (first / "checkpoint" / "state.npz").read_text() == "3"
+    assert str(raised.value).endswith(f"The newest files are on this machine only, in {first}.")
+    assert url.parent.files() == url.files()
+
+
+def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):
+    monkeypatch.setattr(module, "PERIOD", 0.01)
+    shown = ""
+    with pytest.raises(UserError, match="taken over"), synced(url, owned=True):  # noqa: PT012
+        with synced(url, owned=True):
+            pass
+        while "taken over" not in shown:
+            shown += capsys.readouterr().err
+        module._copies[0]._thread.join()
+    assert (shown + capsys.readouterr().err).count("taken over") == 1
+
+
+def test_commands_that_add_to_a_run_do_not_take_it_over(url):
+    with synced(url, owned=True) as run:
+        save(run, 1)
+        module._copies[0].push()
+        with synced(url) as same:
+            write(same / "evaluation.json", 1)
+    assert {*contents(url)} == {"metrics.csv", "best.keras", "run.json", "checkpoint/state.npz", "evaluation.json"}
 
 
 def test_what_stays_removed_is_removed_before_the_end(url, push):
