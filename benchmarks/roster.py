@@ -10,8 +10,8 @@ TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
 # glibc keeps freed memory, as in `highway train`, for peers as well: otherwise, nets with tens of megabytes of
 # gradients are slower, some of them in one run and not in the next.
 KEPT = {
-    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TOP_PAD_": str(2**26),
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

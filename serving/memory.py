@@ -8,8 +8,10 @@ import ctypes
 from collections.abc import Callable, Mapping
 
 # From glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 _NEVER = 2**31 - 1
+# Size of a thread's heap on 64-bit systems: glibc unmaps an empty one unless that much is to be kept.
+_THREAD_HEAP = 2**26
 # glibc asks for transparent huge pages; other C libraries ignore the variable.
 _TUNABLES, _HUGE_PAGES = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
 # Blocks of at least LARGE bytes are mapped separately and returned when freed. The arrays of an image, 4 MB at most,
@@ -38,11 +40,10 @@ def keep_freed() -> None:
     """Keeps freed memory for later allocations, with glibc, until the process ends.
 
     Training steps allocate and free the same large arrays. Mapped anew in every step, each of their pages costs a fault
-    when it is first written (docs/depth.md). All threads share one heap, because glibc unmaps those of its further
-    ones as soon as they are empty. Call it before any thread starts.
+    when it is first written (docs/depth.md).
     """
     if (mallopt := _from_glibc("mallopt")) is not None:
-        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_TOP_PAD, _THREAD_HEAP)
         mallopt(_M_MMAP_THRESHOLD, _NEVER)
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
