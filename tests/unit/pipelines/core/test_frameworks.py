@@ -80,8 +80,18 @@ def test_a_failed_import_is_not_silenced():
 )
 def test_a_number_of_devices_that_the_user_has_set_is_left_alone(monkeypatch, given):
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    monkeypatch.setenv(frameworks.ONEDNN_VARIABLE, "1")
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     before = dict(os.environ)
     frameworks.load()
     assert dict(os.environ) == before
+
+
+def test_tensorflow_uses_onednn_unless_the_user_has_decided(monkeypatch):
+    for given, used in ((None, "1"), ("0", "0")):
+        monkeypatch.delenv(frameworks.ONEDNN_VARIABLE, raising=False)
+        if given:
+            monkeypatch.setenv(frameworks.ONEDNN_VARIABLE, given)
+        frameworks.load()
+        assert os.environ[frameworks.ONEDNN_VARIABLE] == used
