@@ -39,8 +39,10 @@ def denies_access(error: Exception) -> bool:
     The errors of botocore and Google have no class in common, and are not imported.
     """
     kind = type(error).__name__
-    denied = getattr(error, "code", None) in (401, 403) or str(error).startswith("Forbidden")
-    return isinstance(error, PermissionError) or "Credential" in kind or kind == "RefreshError" or denied
+    # gcsfs raises the first kind for 401, and an `OSError` for 403.
+    denied = kind == "HttpError" and getattr(error, "code", None) in (401, 403)
+    expired = kind == "RefreshError" or "Credential" in kind
+    return isinstance(error, PermissionError) or denied or expired or str(error).startswith("Forbidden")
 
 
 def silence_logs() -> None:
