@@ -166,41 +166,29 @@ def bucket(request, monkeypatch):
 
     Its parameter is `s3`, the default, or `gs`.
     """
-    yield from {"s3": _s3_bucket, "gs": _gs_bucket}[getattr(request, "param", "s3")](request, monkeypatch)
-
-
-def _gs_bucket(request, monkeypatch):
-    from tests.gs_server import GsBucket
-
-    server = request.getfixturevalue("gs_server")
+    kind = getattr(request, "param", "s3")
+    server = request.getfixturevalue(f"{kind}_server")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    # Reads them when it is imported.
-    from gcsfs import GCSFileSystem
+    # gcsfs reads them when it is imported.
+    if kind == "s3":
+        from s3fs import S3FileSystem as FileSystem
 
-    made = GsBucket(server, f"test-{next(_numbers)}")
+        from tests.s3_server import Bucket as Made
+    else:
+        from gcsfs import GCSFileSystem as FileSystem
+
+        from tests.gs_server import GsBucket as Made
+    made = Made(server, f"test-{next(_numbers)}")
     yield made
-    made.close()
-    GCSFileSystem.clear_instance_cache()
-
-
-def _s3_bucket(request, monkeypatch):
-    from s3fs import S3FileSystem
-
-    from tests.s3_server import Bucket
-
-    s3_server = request.getfixturevalue("s3_server")
-    for name, value in s3_server.environment.items():
-        monkeypatch.setenv(name, value)
-    made = Bucket(s3_server, f"test-{next(_numbers)}")
-    yield made
-    # A test may have stopped it.
-    s3_server.stop()
-    s3_server.start()
+    if kind == "s3":
+        # A test may have stopped it.
+        server.stop()
+        server.start()
     made.close()
     # They keep connections and listings.
-    S3FileSystem.clear_instance_cache()
+    FileSystem.clear_instance_cache()
 
 
 def pytest_collection_modifyitems(items):
