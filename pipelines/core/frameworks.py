@@ -18,7 +18,7 @@ DEVICES_VARIABLE = "JAX_NUM_CPU_DEVICES"
 DEVICES_FLAG = "xla_force_host_platform_device_count"
 # Keras imports these at its start if they are installed, for parts that nothing here uses.
 UNUSED = ("matplotlib", "pandas", "sklearn")
-# TensorFlow's convolutions are half as fast again with oneDNN, which it leaves out on CPUs with AVX2 only.
+# TensorFlow's convolutions are faster with oneDNN, which it leaves out on CPUs with AVX2 only.
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow imports it for a TensorFlow Lite converter.
 UNUSED_BY_TENSORFLOW = ("jax",)
