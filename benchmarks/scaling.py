@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.hosts import ONE, SUMMED, TWO
 from benchmarks.simulation import DAY, HOUR, Cluster, simulate
@@ -89,11 +90,11 @@ def images(rows: Sequence[Record]) -> list[str]:
             continue
         speed = float(row["median"]) / _cores(row)
         tasks = math.ceil(IMAGES / (MOST * BATCH))
-        nodes = math.ceil(IMAGES / (speed * DAY * CORES))
-        while (result := simulate(tasks, IMAGES / tasks / speed, Cluster(nodes, CORES, start, given))).seconds > DAY:
-            nodes += 1
+        cluster = Cluster(math.ceil(IMAGES / (speed * DAY * CORES)), CORES, start, given, fresh=0)
+        while (result := simulate(tasks, IMAGES / tasks / speed, cluster)).seconds > DAY:
+            cluster = replace(cluster, nodes=cluster.nodes + 1)
         cells = [
-            f"{nodes * CORES}",
+            f"{cluster.nodes * CORES}",
             f"{result.seconds / HOUR:.1f}",
             f"{result.busy:.1%}",
             number(tasks / result.seconds),

@@ -1,9 +1,8 @@
 """Simulates independent tasks on a cluster of any size, with a simulated clock.
 
-The command gives out tasks at its own pace, each to the core that is free first. A process ends after `FRESH` tasks,
-and another one starts. A node that is lost loses the tasks on its cores, which start again from the beginning once that
-is noticed, and another node is there at once. Tasks that lose their process too often fail, as in
-`pipelines.core.executor`.
+The command gives out tasks at its own pace, each to the core that is free first. A process may be replaced after some
+tasks. A node that is lost loses the tasks on its cores, which start again from the beginning once that is noticed, and
+another node is there at once. Tasks that lose their process too often fail, as in `pipelines.core.executor`.
 """
 
 import heapq
@@ -29,6 +28,7 @@ class Cluster:
         start: seconds until a new process takes a task.
         given: seconds that the command needs to give out a task.
         lifetime: mean seconds until a node is lost; None for never.
+        fresh: tasks after which a process ends; 0 for never.
     """
 
     nodes: int
@@ -36,6 +36,7 @@ class Cluster:
     start: float = 0.0
     given: float = 0.0
     lifetime: float | None = None
+    fresh: int = FRESH
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def simulate(tasks: int, seconds: float, cluster: Cluster, seed: int = 0) -> Res
             taken, lost_at[node] = 0, _life(chance, cluster, lost_at[node])
         task, attempt = waiting.popleft()
         given = max(at, given) + cluster.given
-        finish = given + (0.0 if taken % FRESH else cluster.start) + durations[task]
+        starts = not (taken % cluster.fresh if cluster.fresh else taken)
+        finish = given + starts * cluster.start + durations[task]
         if finish <= lost_at[node]:
             ended, work, last = ended + 1, work + durations[task], max(last, finish)
             heapq.heappush(free, (finish, next(number), node, taken + 1))

@@ -52,7 +52,7 @@ class _KeptExecutor(ClusterExecutor):
 
 def _job(model: Path, settings: dict[str, Any], address: str | None) -> Any:
     out = Path(settings["folder"]) / f"predictions-{'cluster' if address else 'here'}.parquet"
-    executor = _KeptExecutor(address, print) if address else None
+    executor = _KeptExecutor(address, print, fresh=0) if address else None
     job = PredictionJob(model, tuple(settings["images"]), out, 3)
 
     def once() -> float:

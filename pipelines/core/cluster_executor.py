@@ -50,6 +50,7 @@ class ClusterExecutor:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
         report: prints a line when a task has lost its process and starts again.
         cores: cores of a task.
+        fresh: tasks after which a process is replaced; 0 for tasks after which nothing stays in memory.
 
     Raises:
         UserError: see `pipelines.core.cluster.connect`; or no node has enough cores.
@@ -60,17 +61,18 @@ class ClusterExecutor:
             print(executor.finished(timeout=60.0))
     """
 
-    def __init__(self, address: str, report: Callable[[str], None], cores: int = 1) -> None:
+    def __init__(self, address: str, report: Callable[[str], None], cores: int = 1, fresh: int = FRESH) -> None:
         self._address = address
         self._report = report
         self._cores = cores
+        self._fresh = fresh
         self._running: dict[Any, _Submission] = {}
 
     def __enter__(self) -> Self:
         self._ray = connect(self._address)
         try:
             self._setting = self._ray.put(_setting(self._cores))
-            options = {"num_cpus": self._cores, "max_retries": 0, "max_calls": FRESH}
+            options = {"num_cpus": self._cores, "max_retries": 0, "max_calls": self._fresh}
             self._starter = self._ray.remote(**options)(_starter())
             self._populated = time.monotonic()
             if not self.capacity():

@@ -197,4 +197,5 @@ def _executor(cluster: str | None, console: "Console") -> "Executor | None":
     from pipelines.core.cluster_executor import ClusterExecutor
     from pipelines.core.console import say
 
-    return ClusterExecutor(cluster, partial(say, console))
+    # ONNX Runtime compiles nothing that would stay in memory, and a new process takes as long as part of a task.
+    return ClusterExecutor(cluster, partial(say, console), fresh=0)

@@ -12,6 +12,7 @@ clusters = st.builds(
     start=st.floats(0, 20),
     given=st.floats(0, 1),
     lifetime=st.one_of(st.none(), st.floats(100, 10_000)),
+    fresh=st.integers(0, 20),
 )
 
 
@@ -39,6 +40,7 @@ def test_without_costs_the_work_is_divided(tasks, cores, seed):
 def test_each_process_starts_after_some_tasks():
     before = simulate(3 * FRESH, 10.0, Cluster(1, 1)).seconds
     assert simulate(3 * FRESH, 10.0, Cluster(1, 1, start=5.0)).seconds == pytest.approx(before + 15)
+    assert simulate(3 * FRESH, 10.0, Cluster(1, 1, start=5.0, fresh=0)).seconds == pytest.approx(before + 5)
 
 
 def test_a_slow_command_limits_any_number_of_cores():

@@ -7,10 +7,13 @@ import types
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from pipelines.core import cluster_executor, cluster_worker, environment
 from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.executor import FRESH
+from pipelines.verbs import predict
 
 
 class FakeRay:
@@ -132,6 +135,15 @@ def test_capacity_counts_whole_tasks_of_the_nodes_that_are_alive(opened):
         ray.machines = ((True, 4.0),)
         assert executor.capacity() == 2
     assert ray.options["num_cpus"] == 2
+
+
+def test_processes_are_replaced_after_some_tasks_except_those_that_predict(opened):
+    ray, executor = opened()
+    with executor:
+        assert ray.options["max_calls"] == FRESH
+    with predict._executor("auto", Console()):
+        # Ray then never ends a process.
+        assert ray.options["max_calls"] == 0
 
 
 def test_outcomes_come_once_each(opened):
