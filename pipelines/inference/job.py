@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor as Threads
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -38,6 +39,9 @@ from serving.model import Model, open_model
 INTERVAL = 30.0
 # Batches per thread that are in progress or waiting.
 AHEAD = 3
+# Seconds after which processes take over from threads, and those that threads would still need. Processes take a few
+# seconds to start.
+SOON, LONG = 5.0, 20.0
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -80,13 +84,20 @@ class JobResult:
     seconds: float
 
 
-def run(job: PredictionJob, console: Console, executor: Executor | None = None) -> JobResult:
+def run(
+    job: PredictionJob,
+    console: Console,
+    executor: Executor | None = None,
+    processes: Callable[[Path], Executor] | None = None,
+) -> JobResult:
     """Predicts all images of a job, resuming earlier attempts.
 
     Args:
         job: the job.
         console: where to print progress.
-        executor: opened here, to predict on other machines; None predicts in threads of this process.
+        executor: opened here, to predict on other machines; None predicts on this one, in threads of this process.
+        processes: makes an executor of processes of this machine, given a folder for their logs, which take over from
+            threads if many image files are left; None leaves all to threads.
 
     Returns:
         The result.
@@ -117,6 +128,8 @@ def run(job: PredictionJob, console: Console, executor: Executor | None = None) 
                 found, writer = missing(listing, parts, skipped), Writer(parts, schema, progress)
                 if executor:
                     _predict_parts(executor, found, job, builder, writer)
+                elif processes and environment.cores() > 1:
+                    _predict_here(processes, found, job, builder, writer)
                 else:
                     _predict(found, builder, writer)
         except KeyboardInterrupt:
@@ -216,6 +229,35 @@ def _predict(found: Iterator[tuple[int, list[inputs.Fetched]]], builder: RowBuil
         writer.write(ordered(pool, lambda one: (one[0], builder(convert(one[1]))), found, AHEAD * threads))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _predict_here(
+    processes: Callable[[Path], Executor],
+    found: Iterator[tuple[int, list[inputs.Fetched]]],
+    job: PredictionJob,
+    builder: RowBuilder,
+    writer: "Writer",
+) -> None:
+    """Predicts in threads, which start at once, and then, if that would take long, in processes, which share no GIL.
+
+    Images in archives stay in threads: on few cores, sending them to processes takes as long as it saves.
+    """
+    started = time.monotonic()
+
+    def first() -> Iterator[tuple[int, list[inputs.Fetched]]]:
+        taken = 0
+        for row, batch in found:
+            yield row, batch
+            taken += len(batch)
+            seconds = time.monotonic() - started
+            take_long = writer.progress.left(row + len(batch)) * seconds > LONG * taken
+            if seconds >= SOON and take_long and not any(isinstance(image.content, bytes) for image in batch):
+                return
+
+    _predict(first(), builder, writer)
+    if following := next(found, None):
+        with tempfile.TemporaryDirectory(prefix="highway-") as folder:
+            _predict_parts(processes(Path(folder)), chain([following], found), job, builder, writer)
 
 
 def _predict_parts(

@@ -170,7 +170,7 @@ def _write(given: Arguments, out: Location) -> None:
 
     job = PredictionJob(given.model, given.images, out, given.top, given.explain, given.data_dir)
     console = Console(stderr=True)
-    result = run(job, console, _executor(given.cluster, console))
+    result = run(job, console, _executor(given.cluster, console), partial(_processes, console))
     new = result.images - result.resumed
     if not new:
         sys.stdout.write(f"{out} is already complete, with {result.images:,} images. Remove it to start over.\n")
@@ -199,3 +199,11 @@ def _executor(cluster: str | None, console: "Console") -> "Executor | None":
 
     # ONNX Runtime compiles nothing that would stay in memory, and a new process takes as long as part of a task.
     return ClusterExecutor(cluster, partial(say, console), fresh=0)
+
+
+def _processes(console: "Console", folder: Path) -> "Executor":
+    from pipelines.core import environment
+    from pipelines.core.console import say
+    from pipelines.training.processes.local_executor import LocalExecutor
+
+    return LocalExecutor(folder, environment.cores(), partial(say, console), trains=False)

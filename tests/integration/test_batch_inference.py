@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from pipelines.core import environment
 from tests import tiny_model
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,16 @@ import sys
 from pipelines.verbs.cli import main
 from pipelines.inference import job
 job.GROUP = 128
+sys.exit(main(sys.argv[1:]))
+"""
+# Processes take over at once, and predict parts of 128 images, each after a pause.
+IN_PROCESSES = """
+import sys
+from pipelines.inference import job, part_tasks
+from pipelines.verbs.cli import main
+from tests.cluster_tasks import predict_slowly
+job.SOON = job.LONG = 0.0
+part_tasks.LEAST, job.predict_part = 128, predict_slowly
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -50,8 +62,8 @@ def start(folder):
     """A function that starts a job as a process."""
     running = []
 
-    def run(out, *words):
-        words = [sys.executable, "-c", PROGRAM, "predict", "tiny", *(words or ["images.tar"]), "--out", str(out)]
+    def run(out, *words, program=PROGRAM):
+        words = [sys.executable, "-c", program, "predict", "tiny", *(words or ["images.tar"]), "--out", str(out)]
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(
             words, cwd=folder, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -108,6 +120,30 @@ def test_an_interrupted_job_keeps_its_parts_and_resumes(start, tmp_path):
     assert "images are saved in" in errors
     assert "Traceback" not in errors
     assert "4,000 images (" in finished(start(out))
+
+
+@pytest.mark.skipif(environment.cores() < 2, reason="one core has no use for processes")
+def test_processes_that_are_killed_change_nothing_in_the_result(start, folder, tmp_path):
+    with tarfile.open(folder / "images.tar") as archive:
+        archive.extractall(tmp_path / "images", filter="data")
+    threads, out = tmp_path / "threads.parquet", tmp_path / "out.parquet"
+    finished(start(threads, str(tmp_path / "images")))
+    process = start(out, str(tmp_path / "images"), program=IN_PROCESSES)
+    wait_for_parts(process, out, 4)
+    workers = [
+        one for one in psutil.Process(process.pid).children() if any("local_executor" in w for w in one.cmdline())
+    ]
+    assert len(workers) == environment.cores()
+    workers[0].kill()
+    wait_for_parts(process, out, 8)
+    process.kill()
+    process.communicate()
+    # They end with the command.
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    again = start(out, str(tmp_path / "images"), program=IN_PROCESSES)
+    assert "4,000 images (" in finished(again)
+    assert pq.read_table(out).equals(pq.read_table(threads))
+    assert sorted(path.name for path in tmp_path.glob("*.parquet*")) == ["out.parquet", "threads.parquet"]
 
 
 def test_a_second_job_on_the_same_file_is_refused(start, tmp_path):

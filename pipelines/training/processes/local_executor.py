@@ -27,6 +27,8 @@ class WorkerTask(Task):
     role: Literal["worker"] = "worker"
     channel: int = -1
     """Descriptor of the connection to the parent."""
+    trains: bool = True
+    """Whether to load the frameworks before the first task."""
 
 
 def act(task: WorkerTask) -> None:
@@ -36,8 +38,9 @@ def act(task: WorkerTask) -> None:
         UserError: the disk is full.
         StoppedError: a signal ended a task.
     """
-    # This takes seconds, in which the parent prepares the first task.
-    frameworks.load()
+    if task.trains:
+        # This takes seconds, in which the parent prepares the first task.
+        frameworks.load()
     with Connection(task.channel) as parent:
         # Says that the process is ready.
         parent.send(None)
@@ -51,11 +54,16 @@ def act(task: WorkerTask) -> None:
 
 @dataclass
 class Worker(Member):
-    """A process that runs one task after another."""
+    """A process that runs one task after another.
 
+    Args:
+        fresh: tasks after which the process is replaced; 0 for never.
+    """
+
+    fresh: int = FRESH
     connection: Connection | None = field(default=None, init=False)
     ready: bool = field(default=False, init=False)
-    """True once it has loaded the frameworks."""
+    """True once it can take a task."""
     submission: Submission | None = field(default=None, init=False)
     """The task that it runs."""
     lost: Submission | None = field(default=None, init=False)
@@ -93,7 +101,7 @@ class Worker(Member):
         if outcome:
             self.submission = None
             self.ended += 1
-            if self.ended == FRESH:
+            if self.ended == self.fresh:
                 self._disconnect()
         return outcome
 
@@ -107,23 +115,26 @@ class Worker(Member):
 class LocalExecutor:
     """Runs tasks in processes of this machine; see `pipelines.core.executor.Executor`.
 
-    A process is ready once it has loaded the frameworks; only such processes count as capacity.
+    Only processes that have started count as capacity.
 
     Args:
         folder: folder of the command, for the logs of the processes.
         workers: number of processes; each gets its share of the cores.
         say: prints a line when a process has died.
+        trains: whether tasks use the frameworks. Other processes start without them and are never replaced, because
+            nothing stays in their memory.
 
     Example:
         with LocalExecutor(Path("searches/demo"), 2, print) as executor:
             ...
     """
 
-    def __init__(self, folder: Path, workers: int, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, workers: int, say: Callable[[str], None], trains: bool = True) -> None:
         self._workers: list[Worker] = []
         for number, cores in enumerate(shares(environment.available(), workers)):
-            name, task = f"worker-{number}", WorkerTask(folder=folder, data_dir=None, cores=cores)
-            self._workers.append(Worker(name, task, {}, folder / "logs" / f"{name}.log"))
+            name, task = f"worker-{number}", WorkerTask(folder=folder, data_dir=None, cores=cores, trains=trains)
+            log = folder / "logs" / f"{name}.log"
+            self._workers.append(Worker(name, task, {}, log, fresh=FRESH if trains else 0))
         self._supervisor = Supervisor(self._workers, say)
         self._waiting: deque[Submission] = deque()
         self._losses: Counter[str] = Counter()

@@ -65,6 +65,51 @@ def test_the_file_equals_that_of_one_process(job, folder, tmp_path):
     assert names(tmp_path) == ["a.tar.gz", "alone.parquet", "images", "out.parquet"]
 
 
+@pytest.fixture
+def processes(monkeypatch):
+    """A function that makes an executor in place of processes, which take over after the first batch; it is kept."""
+    monkeypatch.setattr(jobs, "SOON", 0.0)
+    monkeypatch.setattr(jobs, "LONG", 0.0)
+    monkeypatch.setattr(jobs.environment, "cores", lambda: 2)
+    monkeypatch.setattr(jobs.JobProgress, "left", lambda _, row: 30 - row)
+
+    def make(logs):
+        assert logs.is_dir()
+        make.made.append((logs, Shuffled()))
+        return make.made[-1][1]
+
+    make.made = []
+    return make
+
+
+def test_processes_take_over_from_threads(job, tmp_path, processes):
+    run(job(out="alone.parquet"), QUIET)
+    done = run(job(), QUIET, processes=processes)
+    assert (done.images, done.resumed) == (30, 0)
+    ((logs, executor),) = processes.made
+    assert executor.keys == ["00000004", "00000012", "00000020", "00000028"]
+    assert not logs.exists()
+    assert pq.read_table(job().out).equals(pq.read_table(tmp_path / "alone.parquet"))
+    assert names(tmp_path) == ["alone.parquet", "images", "out.parquet"]
+
+
+@pytest.mark.parametrize("reason", ["short", "uncounted", "archive", "core"])
+def test_threads_keep_what_processes_would_not_save(job, folder, processes, monkeypatch, reason):
+    words = [folder]
+    if reason == "short":
+        monkeypatch.setattr(jobs, "LONG", 1e9)
+    elif reason == "uncounted":
+        monkeypatch.setattr(jobs.JobProgress, "left", lambda *_: 0)
+    elif reason == "core":
+        monkeypatch.setattr(jobs.environment, "cores", lambda: 1)
+    else:
+        words = [folder.parent / "a.tar"]
+        with tarfile.open(words[0], "w") as archive:
+            archive.add(folder, "in")
+    assert run(job(*words), QUIET, processes=processes).images == 30
+    assert processes.made == []
+
+
 def test_a_split_of_a_data_set_equals_that_of_one_process(model, mnist_5k, tmp_path):
     def written(name, executor):
         job = PredictionJob(model, ("tfds:mnist_5k/test",), tmp_path / name, 2, data_dir=mnist_5k)
