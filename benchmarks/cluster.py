@@ -38,6 +38,8 @@ TASKS = 200
 START_COST, TASKS_COST, TURN_COST, COMMAND_COST, LOSS_COST, PACKAGED_COST = 8.0, 25.0, 8.0, 15.0, 70.0, 15.0
 PROGRAM = (sys.executable, "-m", "pipelines")
 THREADS, ON_CLUSTER = "threads of one process", "tasks on a cluster"
+# Which may hand over to processes of its own.
+COMMAND = "the command alone"
 LOST = re.compile(r"lost after step ([\d,]+)")
 # Ray's own settings are not changed, as those of the tests are.
 SETTINGS: dict[str, str] = {}
@@ -147,7 +149,7 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
         return IMAGES / seconds
 
     cold = replace(template, measure="bulk prediction, from the start of the command")
-    yield from _alternating(session, cold, command, COMMANDS, COMMAND_COST)
+    yield from _alternating(session, cold, command, COMMANDS, COMMAND_COST, alone=COMMAND)
     noise = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
     coloured = [encoded(one, 32, "PNG") for one in noise]
     for net, contents, count in (("mnist", grey, DIGITS), ("cifar10", coloured, PHOTOGRAPHS)):
@@ -155,10 +157,16 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
 
 
 def _alternating(
-    session: Session, template: Row, turn: Callable[[str], float | None], rounds: int, each: float
+    session: Session,
+    template: Row,
+    turn: Callable[[str], float | None],
+    rounds: int,
+    each: float,
+    *,
+    alone: str = THREADS,
 ) -> list[Row]:
     ways = {
-        THREADS: Contestant(THREADS, ""),
+        alone: Contestant(alone, ""),
         ON_CLUSTER: Contestant(ON_CLUSTER, "", ours=True),
     }
     found: dict[str, list[float]] = {way: [] for way in ways}
