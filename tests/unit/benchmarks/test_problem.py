@@ -55,28 +55,6 @@ def test_the_manual_gradient_equals_central_differences_of_the_loss(batch):
         assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(np.vdot(gradient, direction), rel=1e-5), name
 
 
-@pytest.mark.parametrize("width", [50, 200, 400])
-def test_rounding_does_not_decide_what_nets_learn(batch, width, tmp_path):
-    images, labels = batch
-    rng = np.random.default_rng(1)
-    orders = [rng.permutation(problem.BATCH) for _ in range(8)]
-    problem.write(
-        tmp_path / "batches.npz",
-        {"images": np.stack([images[order] for order in orders]), "labels": np.stack([labels[o] for o in orders])},
-    )
-    curves = []
-    for number in range(2):
-        weights = problem.initial_weights(30, width)
-        if number:
-            weights["entry_kernel"] = np.nextafter(weights["entry_kernel"], np.float32(1))
-        problem.write(tmp_path / "weights.npz", weights)
-        files = (str(tmp_path / "batches.npz"), str(tmp_path / "weights.npz"))
-        net = Problem(*files, 30, width, problem.learning_rate(width))
-        curves.append(numpy_hand.start(net.to_json())(8))
-    assert curves[0] != curves[1]
-    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-5)
-
-
 def test_weights_are_those_of_the_study():
     weights = problem.initial_weights(30, 50)
     assert weights["kernel"].shape == (30, 50, 50)
