@@ -150,8 +150,7 @@ class _Measurement:
         self.peak: dict[str, list[float]] = {}
         weights = session.folder / "weights.npz"
         problem.write(weights, problem.initial_weights(size.depth, size.width))
-        rate = problem.learning_rate(size.width)
-        self.problem = Problem(str(session.folder / "batches.npz"), str(weights), size.depth, size.width, rate)
+        self.problem = Problem(str(session.folder / "batches.npz"), str(weights), size.depth, size.width)
         self.template = Row(section, depth=size.depth, width=size.width, batch=BATCH, data=data)
 
     def rows(self) -> list[Row]:

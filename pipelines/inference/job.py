@@ -240,7 +240,7 @@ def _predict_here(
 ) -> None:
     """Predicts in threads, which start at once, and then, if that would take long, in processes, which share no GIL.
 
-    Images in archives stay in threads: on few cores, sending them to processes takes as long as it saves.
+    No process takes over at an archive: on few cores, sending its images to processes takes as long as it saves.
     """
     started = time.monotonic()
 

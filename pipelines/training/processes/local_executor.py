@@ -28,7 +28,7 @@ class WorkerTask(Task):
     channel: int = -1
     """Descriptor of the connection to the parent."""
     trains: bool = True
-    """Whether to load the frameworks before the first task."""
+    """Whether the process loads Keras and its backend at start-up."""
 
 
 def act(task: WorkerTask) -> None:
