@@ -106,6 +106,9 @@ class Augment(Frozen):
     """RandAugment: number of random operations (geometry, colours, contrast) on each image; 0 skips it."""
     magnitude: Share = 0.3
     """Strength of these operations, as a share of the strongest."""
+    sharpness: Rate = 0.0
+    """Blur or sharpen each image by a random factor between 1 - sharpness and 1 + sharpness: 0 is blurred, 1 the image
+    as it is, 2 sharpened; 0 skips it."""
     pad: NonNegative = 0
     """Pixels of zero padding on each side before a random crop to the original size; 0 skips both."""
     mirror: bool = False
@@ -268,6 +271,8 @@ class Space(Frozen):
     """Choice of `augment.rand_augment`."""
     magnitude: tuple[Share, ...] = ()
     """Range of `augment.magnitude`."""
+    sharpness: tuple[Rate, ...] = ()
+    """Range of `augment.sharpness`."""
     rotate: tuple[Angle, ...] = ()
     """Range of `augment.rotate`."""
     zoom: tuple[Extent, ...] = ()

@@ -1,4 +1,4 @@
-"""Augmentation of a batch of training images: random crops of the padded image, mirroring, and the others in turn.
+"""Augmentation of a batch of training images: sharpness, random crops, mirroring, and the others in turn.
 
 Crops and mirroring are done in one gather, from the source index of each output pixel, which is faster than padding and
 two gathers, or a map over images.
@@ -68,6 +68,21 @@ def move(images: tf.Tensor, draws: Draws) -> tf.Tensor:
     return tf.ensure_shape(tf.gather(pixels, tf.where(inside, source + 1, 0)), images.shape)
 
 
+def sharpened(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Mixes images with a blurred copy, as Pillow's `ImageEnhance.Sharpness` does.
+
+    Args:
+        images: float32 [b, h, w, c].
+        factors: 0 is blurred, 1 the image as it is, 2 sharpened, float32 [b, 1, 1, 1].
+    """
+    height, width = images.shape[1:3]
+    edges = tf.pad(images, [[0, 0], [1, 1], [1, 1], [0, 0]], "SYMMETRIC")
+    # Sums of rows, then of columns. TensorFlow's convolution fails without images.
+    rows = edges[:, :height] + edges[:, 1:-1] + edges[:, 2:]
+    blurred = (rows[:, :, :width] + rows[:, :, 1:-1] + rows[:, :, 2:] + 4 * images) / 13
+    return blurred + factors * (images - blurred)
+
+
 def augment(
     images: tf.Tensor,
     targets: tf.Tensor,
@@ -96,10 +111,15 @@ def augment(
         augment(images, targets, Augment(pad=8, mirror=True), tf.constant([0, 17]))
     """
     whole = tf.shape(images)[0] if count is None else count
+    # Separate seeds: enabling one kind of augmentation leaves the draws of the others unchanged.
+    for_warp, for_cutout, for_shares, for_boxes, for_sharpness = (
+        tf.random.fold_in(seed, number) for number in range(1, 6)
+    )
+    if settings.sharpness:
+        chance = tf.random.stateless_uniform([whole, 1, 1, 1], for_sharpness, -1, 1)[part]
+        images = sharpened(images, 1 + settings.sharpness * chance)
     if settings.pad or settings.mirror:
         images = move(images, draw(whole, settings, seed).rows(part))
-    # Separate seeds: enabling one kind of augmentation leaves the draws of the others unchanged.
-    for_warp, for_cutout, for_shares, for_boxes = (tf.random.fold_in(seed, number) for number in range(1, 5))
     if settings.rotate or settings.zoom or settings.elastic:
         height, width = images.shape[1:3]
         images = warp(images, displacements(whole, (height, width), settings, for_warp)[part])

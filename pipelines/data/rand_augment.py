@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from pipelines.core.config import Augment
-from pipelines.data.augment import ALL
+from pipelines.data.augment import ALL, sharpened
 from pipelines.data.images.conversion import LUMINANCE
 from pipelines.data.warp import height_and_width, warp
 
@@ -124,12 +124,7 @@ def saturation(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
 
 def sharpness(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
     """Blurs or sharpens."""
-    height, width = images.shape[1:3]
-    edges = tf.pad(images, [[0, 0], [1, 1], [1, 1], [0, 0]], "SYMMETRIC")
-    # Sums of rows, then of columns. TensorFlow's convolution fails without images.
-    rows = edges[:, :height] + edges[:, 1:-1] + edges[:, 2:]
-    blurred = (rows[:, :, :width] + rows[:, :, 1:-1] + rows[:, :, 2:] + 4 * images) / 13
-    return blurred + _factor(strengths) * (images - blurred)
+    return sharpened(images, _factor(strengths))
 
 
 def posterization(images: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:

@@ -72,6 +72,7 @@ def _augmentation(config: Config) -> Iterator[str]:
     augment = config.augment
     steps = {
         f"RandAugment of {augment.rand_augment} operations at {augment.magnitude:.0%}": augment.rand_augment,
+        f"sharpness changed by up to {augment.sharpness:.0%}": augment.sharpness,
         f"{augment.pad} pixels of padding, random crop": augment.pad,
         "random mirror": augment.mirror,
         f"rotation by up to {augment.rotate:g} degrees": augment.rotate,

@@ -95,11 +95,11 @@ RECIPES = (
     _recipe(
         _cifar("cifar10", cutout=12),
         "92.31% ± 0.12 of the test images",
-        SEARCH.model_copy(update={"cutout": (0, 8, 12, 16), "mixup": (0.0, 0.4)}),
+        SEARCH.model_copy(update={"cutout": (0, 8, 12, 16), "mixup": (0.0, 0.4), "sharpness": (0.0, 0.9)}),
     ),
     _recipe(
         _cifar("cifar100", cutout=8),
         "67.61% ± 0.15 of the test images",
-        SEARCH.model_copy(update={"cutout": (0, 8, 12, 16), "cutmix": (0.0, 1.0)}),
+        SEARCH.model_copy(update={"cutout": (0, 8, 12, 16), "cutmix": (0.0, 1.0), "sharpness": (0.0, 0.9)}),
     ),
 )

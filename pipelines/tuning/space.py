@@ -25,6 +25,7 @@ FIELDS = {
     "label_smoothing": "label_smoothing",
     "rand_augment": "augment.rand_augment",
     "magnitude": "augment.magnitude",
+    "sharpness": "augment.sharpness",
     "rotate": "augment.rotate",
     "zoom": "augment.zoom",
     "elastic": "augment.elastic",

@@ -84,6 +84,7 @@ augments = st.builds(
     Augment,
     rand_augment=st.integers(0, 9),
     magnitude=factors,
+    sharpness=rates,
     pad=st.integers(0, 100),
     mirror=st.booleans(),
     rotate=st.floats(0, 180),

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageEnhance
 
 from pipelines.core.config import Augment
 from pipelines.data.augment import Draws, draw, move
@@ -92,6 +93,26 @@ def test_graph_and_eager_give_the_same(count):
     result = traced(tf.constant(images), seed)
     np.testing.assert_array_equal(result, augment(tf.constant(images), chosen, seed))
     assert traced.get_concrete_function().output_shapes.as_list() == [count, 5, 6, 3]
+
+
+def test_sharpness_is_that_of_pillow_with_a_factor_for_each_image():
+    images = np.random.default_rng(0).integers(60, 196, (200, 8, 8, 3), np.uint8)
+    made = augment(tf.constant(images, tf.float32), Augment(sharpness=0.5), tf.constant([3, 7])).numpy()
+    inner = (slice(None), slice(1, -1), slice(1, -1))
+    blurred = np.stack([np.asarray(ImageEnhance.Sharpness(Image.fromarray(image)).enhance(0.0)) for image in images])
+    # The factor of each image, from the pixels that Pillow rounds, but does not clip.
+    away = images[inner] - blurred[inner].astype(np.float32)
+    factors = 1 + ((made - images)[inner] * away).sum((1, 2, 3)) / (away**2).sum((1, 2, 3))
+    expected = blurred[inner] + factors[:, None, None, None] * away
+    np.testing.assert_allclose(made[inner], expected, atol=1.0)
+    assert 0.49 < factors.min() < 0.55
+    assert 1.45 < factors.max() < 1.51
+
+
+def test_what_has_no_edges_stays_as_it_is():
+    images = np.full((4, 6, 6, 1), 0.25, np.float32)
+    made = augment(tf.constant(images), Augment(sharpness=0.9), tf.constant([0, 0]))
+    np.testing.assert_allclose(made, images, rtol=1e-6)
 
 
 def test_augmentation_of_earlier_versions_is_unchanged_to_the_bit():

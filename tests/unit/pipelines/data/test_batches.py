@@ -15,7 +15,7 @@ PLAIN = Fitted(Preprocess(scale=1.0), None)
 MOVING = Augment(pad=2, mirror=True)
 # Apart, because its many operations take seconds to trace.
 RANDOM = Augment(rand_augment=1)
-ALL = Augment(pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
+ALL = Augment(sharpness=0.5, pad=2, mirror=True, rotate=10, zoom=0.2, elastic=0.5, cutout=2, cutmix=1.0)
 
 
 def numbered(count):

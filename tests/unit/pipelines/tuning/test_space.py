@@ -25,6 +25,7 @@ VALUES = {
     "label_smoothing": st.floats(0, 0.99),
     "rand_augment": st.integers(0, 4),
     "magnitude": st.floats(0.01, 1),
+    "sharpness": st.floats(0, 0.99),
     "rotate": st.floats(0, 45),
     "zoom": st.floats(0, 5),
     "elastic": st.floats(0, 5),
