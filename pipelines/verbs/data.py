@@ -24,7 +24,7 @@ DESCRIPTION = """Lists data sets, prepares one, draws samples of one, or measure
 
   highway data                          known and prepared data sets
   highway data prepare cifar10          download and prepare (mnist_5k and fama_french need no download)
-  highway data show cifar10_19          samples: as stored, preprocessed, augmented
+  highway data show cifar10_19          samples: as stored, preprocessed, augmented; also for mine.json
   highway data show photos              your own labelled images: classes, sizes, problems, samples
   highway data show houses.csv --target price    your own table: columns, target, task, splits, unused columns
   highway data throughput cifar10_19    examples per second of the training input alone"""
@@ -42,7 +42,7 @@ class Arguments(Frozen):
     """Action."""
     name: tyro.conf.Positional[str | None] = None
     """Data set (TFDS name, folder of a prepared one; path or URL of your own labelled images: a folder of folders, a
-    table, an `.npz` file, tar files; or of a table of numbers); for show and throughput, a recipe is possible too."""
+    table, an `.npz` file, tar files; or of a table of numbers); or a recipe, a recipe file or a run's `config.json`."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     target: str | None = None
@@ -238,12 +238,12 @@ def _throughput(given: Arguments) -> None:
 
 
 def _any(given: Arguments) -> Config:
-    """Returns the configuration of the recipe that is named, or one for data alone."""
+    """Returns the configuration of a recipe, by its name or file, or one for data alone."""
     from pipelines import recipes
 
     assert given.name is not None, "checked before"
-    if given.name in recipes.names():
-        return recipes.get(given.name).config
+    if given.name in recipes.names() or given.name.endswith(".json"):
+        return recipes.named_recipe(given.name).config
     refuse_unknown(given.name)
     settings = {name: getattr(given, name) for name in FIELDS}
     return Config(recipe=NONE, model={"preset": NONE}, data=given.name, **settings)

@@ -1,5 +1,6 @@
 """`highway data` on real digits."""
 
+import json
 import re
 import shutil
 
@@ -66,6 +67,15 @@ def test_show_draws_a_figure(digits, capsys, tmp_path, name, rows):
     assert len(np.unique(figure)) > 50
 
 
+def test_show_draws_the_samples_of_a_recipe_file(digits, tmp_path):
+    assert main(["recipes", "new", "mine.json", "--like", "demo"]) == 0
+    recipe = json.loads((tmp_path / "mine.json").read_text())
+    recipe["config"]["augment"]["sharpness"] = 0.9
+    (tmp_path / "mine.json").write_text(json.dumps(recipe))
+    assert main(["data", "show", "mine.json", "--data-dir", str(digits), "--to", "samples.svg"]) == 0
+    assert "sharpness changed by up to 90%" in (tmp_path / "samples.svg").read_text()
+
+
 def test_throughput_reports_speed_settings_and_machine(digits, capsys, monkeypatch):
     monkeypatch.setattr("pipelines.data.batches.WARM_UP", 0.01)
     monkeypatch.setattr("pipelines.data.batches.SECONDS", 0.05)
@@ -96,6 +106,7 @@ def test_show_describes_own_images_and_what_is_wrong_with_them(capsys, tmp_path)
     [
         (["show"], "which data set?"),
         (["show", "mnst"], "Did you mean 'mnist'?"),
+        (["show", "mine.json"], "the recipe file mine.json cannot be read"),
         (["show", "mnist_5k", "--to", "samples.txt"], "must end in .png, .pdf or .svg"),
         (["list", "mnist"], "highway data show mnist"),
         (["prepare", "./folder"], "there is no prepared data set in 'folder'"),
