@@ -15,10 +15,11 @@ EQUATIONS = "highway_keras.layers.equations"
 
 # Sums that have the form of the highway equation and mean something else.
 OTHER_SUMS = {
+    "pipelines.data.augment",  # sharpness
     "pipelines.data.images.conversion",  # blends an image onto its background
     "pipelines.data.images.digit",  # a part of an erosion
     "pipelines.data.mixing",  # mixup
-    "pipelines.data.rand_augment",  # contrast, saturation and sharpness
+    "pipelines.data.rand_augment",  # contrast and saturation
     "pipelines.studies.papers.factors.forecasts",  # exponential mean
     "pipelines.training.evaluation",  # a label that is right with some probability
     "pipelines.training.rate_finder",  # exponential mean
