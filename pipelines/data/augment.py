@@ -74,6 +74,9 @@ def sharpened(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
     Args:
         images: float32 [b, h, w, c].
         factors: 0 is blurred, 1 the image as it is, 2 sharpened, float32 [b, 1, 1, 1].
+
+    Returns:
+        float32 [b, h, w, c], not clipped.
     """
     height, width = images.shape[1:3]
     edges = tf.pad(images, [[0, 0], [1, 1], [1, 1], [0, 0]], "SYMMETRIC")
