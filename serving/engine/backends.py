@@ -60,8 +60,12 @@ class ServedVersion(Protocol):
     def see(self, rgba: np.ndarray, segments: bool) -> Seen:
         """Converts an image; see `serving.model.Version`."""
 
-    async def predict(self, images: np.ndarray) -> Outputs:
+    async def predict(self, images: np.ndarray, lone: bool = False) -> Outputs:
         """Predicts uint8 `[n, height, width, channels]`, or rows, float32 `[n, columns]`: the computed outputs.
+
+        Args:
+            images: the images or rows.
+            lone: whether no other request is known to be in progress.
 
         Raises:
             BusyError: the queue is full.
@@ -143,9 +147,9 @@ class InProcessVersion:
         """Converts an image."""
         return self.convert(rgba, segments)
 
-    async def predict(self, images: np.ndarray) -> Outputs:
+    async def predict(self, images: np.ndarray, lone: bool = False) -> Outputs:
         """Predicts, together with other requests that are waiting."""
-        return await self.batcher.predict(images)
+        return await self.batcher.predict(images, lone)
 
     async def ready(self) -> bool:
         """Returns true: it is loaded."""

@@ -23,6 +23,8 @@ Arrays = Mapping[str, np.ndarray]
 # A batch of at most this many seconds is computed on the event loop itself: handing it to a thread would take a good
 # part of that time, and so short a pause goes unnoticed.
 SHORT = 1e-3
+# The same for a request that is known to be the only one: as long as decoding its image on the loop may take.
+LONE = 5e-3
 # A batch runs in parallel with another only if it takes longer than this: two shorter ones cost more than one batch
 # that holds both.
 LONG = 3e-3
@@ -73,11 +75,12 @@ class Batcher:
         """Images in the queue."""
         return self._images
 
-    async def predict(self, images: np.ndarray) -> Arrays:
+    async def predict(self, images: np.ndarray, lone: bool = False) -> Arrays:
         """Predicts images, together with others that are waiting.
 
         Args:
             images: uint8 `[n, height, width, channels]`; or rows, float32 `[n, columns]`.
+            lone: whether no other request is known to be in progress.
 
         Returns:
             The outputs of the model for these images.
@@ -90,7 +93,7 @@ class Batcher:
             after = self._images * self._seconds / self.parallel if math.isfinite(self._seconds) else 1.0
             raise BusyError(f"{self._images} {self.unit}s are waiting already; the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
-        if self._quiet and not self._busy() and len(images) * self._seconds <= SHORT:
+        if self._quiet and not self._busy() and len(images) * self._seconds <= (LONE if lone else SHORT):
             # Computed at once, without waiting for the loop before and after. Others of this iteration form a batch.
             self._quiet = False
             loop.call_soon(self._end_turn)

@@ -199,7 +199,7 @@ class Predictor:
         return SlowError(f"the prediction took longer than {self.settings.timeout:g} s. Try again later.")
 
     async def _predict(self, served: ServedVersion, request: Request, maps: bool) -> Predicted:
-        images, boxes, crops = request.images, None, None
+        images, boxes, crops, lone = request.images, None, None, False
         if images is None:
             with self.tracing.span("decode"):
                 seen = await self._decode(served, request)
@@ -208,8 +208,10 @@ class Predictor:
             images = np.concatenate([empty, *(one.images for one in seen)])
             boxes, crops = [one.boxes for one in seen], [one.crop for one in seen]
             self._check_count(len(images))
+            # Others that arrived during this one's decoding are being decoded now.
+            lone = not self._decoding
         with self.tracing.span("predict"):
-            outputs = await served.predict(images)
+            outputs = await served.predict(images, lone)
             if maps and served.predict_maps:
                 outputs = {**outputs, **await served.predict_maps(images)}
         _check_finite(outputs, served)

@@ -127,7 +127,7 @@ class RemoteVersion:
         """Converts an image."""
         return self.opened.see(rgba, segments)
 
-    async def predict(self, images: np.ndarray) -> Outputs:
+    async def predict(self, images: np.ndarray, lone: bool = False) -> Outputs:  # noqa: ARG002 - waits for the server
         """Predicts; concurrent requests are batched by the server."""
         if self._images and self._images + len(images) > self.settings.queue:
             unit = self.manifest.unit

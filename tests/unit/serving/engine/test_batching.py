@@ -92,6 +92,22 @@ def test_a_lone_request_is_computed_at_once_until_others_come(batcher, net, at_o
     assert before == len(net.sizes) - 2
 
 
+@pytest.mark.parametrize(
+    ("seconds", "lone", "elsewhere"), [(3e-3, True, False), (3e-3, False, True), (8e-3, True, True)]
+)
+def test_a_request_known_to_be_alone_may_take_longer_on_the_loop(executor, seconds, lone, elsewhere):
+    used = []
+
+    def run(images):
+        used.append(threading.current_thread() is not threading.main_thread())
+        return {"same": images}
+
+    batcher = Batcher(run, largest=8, queue=20, executor=executor)
+    batcher._seconds = seconds
+    asyncio.run(batcher.predict(images(1), lone))
+    assert used == [elsewhere]
+
+
 def test_a_request_larger_than_a_batch_is_computed_alone(batcher, net):
     answers = asyncio.run(together(batcher, images(1), images(*range(12)), images(2)))
     assert net.sizes == [1, 12, 1]

@@ -19,8 +19,10 @@ from serving.statistics import Statistics
 REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
 
 
-def version(number, *, gone, columns=()):
-    async def predict(images):
+def version(number, *, gone, columns=(), lone_requests=None):
+    async def predict(images, lone=False):
+        if lone_requests is not None:
+            lone_requests.append(lone)
         # Lets simultaneous requests begin, too.
         await asyncio.sleep(0.01)
         if gone:
@@ -103,17 +105,32 @@ def test_deadlines_cancel_only_late_tasks():
     assert asyncio.run(main()) == ["in time", "late", "cancelled", "in time", "late"]
 
 
-@pytest.mark.parametrize("grey", [True, False])
-def test_the_colours_of_a_jpeg_are_decoded_only_for_nets_that_take_them(tmp_path, grey):
-    decoded = []
+def taking_files(served, grey=True):
+    """Lets a version convert image files, and returns a request with one and the list of what is decoded."""
+    decoded, file = [], io.BytesIO()
 
     def see(rgba, segments):
         decoded.append(rgba)
         return Seen(np.zeros((1, 2, 2, 1), np.uint8), None)
 
-    served, file = version(1, gone=False), io.BytesIO()
     served.see, served.side = see, 500
     served.manifest = SimpleNamespace(is_grey=grey, input=SimpleNamespace(shape=(None, 2, 2, 1)))
     Image.new("RGB", (9, 9), (200, 10, 10)).save(file, "JPEG")
-    predicted(tmp_path, served, lambda: None, lambda: served, request=Request(None, [file.getvalue()]))
+    return Request(None, [file.getvalue()]), decoded
+
+
+@pytest.mark.parametrize("grey", [True, False])
+def test_the_colours_of_a_jpeg_are_decoded_only_for_nets_that_take_them(tmp_path, grey):
+    served = version(1, gone=False)
+    request, decoded = taking_files(served, grey)
+    predicted(tmp_path, served, lambda: None, lambda: served, request=request)
     assert (np.ptp(decoded[0][..., :3]) == 0) == grey
+
+
+def test_a_request_is_alone_if_no_other_image_is_being_decoded(tmp_path):
+    lone = []
+    served = version(1, gone=False, lone_requests=lone)
+    for request, count in ((taking_files(served)[0], 1), (taking_files(served)[0], 3), (REQUEST, 1)):
+        predicted(tmp_path, served, lambda: None, lambda: served, count=count, request=request)
+    # Of three, two are predicted while the last one is being decoded. Nobody knows of other pixels.
+    assert lone == [True, False, False, True, False]

@@ -265,7 +265,7 @@ def test_an_unreachable_server_is_reported(client, monkeypatch):
 
 def test_a_model_that_computes_nan_is_an_error_in_all_protocols(version):
     class Nan(Batcher):
-        async def predict(self, images):
+        async def predict(self, images, lone=False):
             return {"probabilities": np.full((len(images), 4), np.nan, "float32")}
 
     with pytest.MonkeyPatch.context() as patch, LoadedClient(make_app(Settings(models=version.parents[1]))) as client:

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.data.images.conversion import converter, grey, natural, shown, written
+from pipelines.data.images.conversion import converter, natural, shown, written
 from pipelines.data.images.resampling import lanczos
 
 rng = np.random.default_rng(0)
@@ -158,7 +158,8 @@ def test_colours_without_transparency_are_shown_exactly():
 
 @pytest.mark.parametrize("value", range(256))
 def test_grey_of_grey_is_exact(value):
-    assert grey((tf.fill((1, 1), float(value)),) * 3)[0, 0] == value
+    pixels = tf.constant([[[value, value, value, 255]]], tf.uint8)
+    assert written(pixels)[0, 0] == shown(pixels, 1)[0, 0, 0] == value
 
 
 @pytest.mark.parametrize(("ink", "around"), [((0, 0, 0), 255), ((60, 0, 90), 255), ((255, 255, 255), 0)])
