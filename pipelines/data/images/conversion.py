@@ -24,8 +24,9 @@ DIGITS = ("mnist", "mnist_5k")
 FITS: dict[str, ConversionKind] = {"crop": "natural", "pad": "padded", "squash": "squashed"}
 # Weights of red, green and blue (ITU-R BT.601), as in JPEG and Pillow.
 LUMINANCE = (0.299, 0.587, 0.114)
-# What is separated from red, green, blue and opacity: for nets for colours, these; for others, red, green - red, blue -
-# red, and opacity. The weights do not sum to 1 in float32; differences of equal values are 0.
+# Matrices by which pixels are multiplied, one row for each plane: red, green, blue and opacity; or red, green - red,
+# blue - red and opacity. From the latter, the luminance of grey pixels is exact: the differences are 0, while the three
+# weights do not sum to 1 in float32.
 COLOURS = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0))
 DIFFERENCES = ((1.0, 0.0, 0.0, 0.0), (-1.0, 1.0, 0.0, 0.0), (-1.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0))
 RGBA_SPEC = tf.TensorSpec((None, None, 4), tf.uint8, name=RGBA)
@@ -231,12 +232,12 @@ def shown(rgba: tf.Tensor, channels: int = 3) -> tf.Tensor:
         float32 [channels, h, w], 0 to 255.
     """
     planes = _separated(rgba, COLOURS if channels == 3 else DIFFERENCES)
-    # In both branches: a value that a branch merely passes through is copied.
-    pixels = tf.cond(
-        _is_opaque(planes),
-        lambda: planes[:3] if channels == 3 else _luminance(planes),
-        lambda: _over(planes[:3] if channels == 3 else _luminance(planes), planes, WHITE),
-    )
+
+    def seen() -> tf.Tensor:
+        return planes[:3] if channels == 3 else _luminance(planes)
+
+    # Computed in each branch: a value that a branch merely passes through is copied.
+    pixels = tf.cond(_is_opaque(planes), seen, lambda: _over(seen(), planes, WHITE))
     return tf.reshape(pixels, tf.concat([[channels], tf.shape(rgba)[:2]], 0))
 
 
