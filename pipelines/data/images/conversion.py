@@ -4,8 +4,7 @@ Colours are processed as separate planes, [h, w]: with [h, w, 3], ONNX Runtime t
 separates them, faster than slices.
 """
 
-import functools
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
@@ -192,7 +191,7 @@ def photograph(planes: tf.Tensor) -> Rectangle:
     """
     differences = tf.unstack(tf.abs(planes - planes[:, :1, :1]))
     # A maximum over an axis of 3 takes longer.
-    differs = tf.cast(functools.reduce(tf.maximum, differences) > DIFFERENT, tf.float32)
+    differs = tf.cast(reduce(tf.maximum, differences) > DIFFERENT, tf.float32)
     # Shares of the pixels of each row, and of each column, that differ from the frame; and which do not belong to it.
     down, across = (tf.reduce_mean(differs, axis=axis) for axis in (1, 0))
     within = [tf.cast(shares > STRAY, tf.float32) for shares in (down, across)]
