@@ -215,11 +215,14 @@ def _locked(path: Path, refusal: str, create: bool, wait: Callable[[str], None] 
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666)
         except FileNotFoundError:
             if not create:
                 raise
             continue  # Its folder has just been removed.
+        except OSError:
+            with writing(path):
+                raise
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -39,6 +39,7 @@ from pipelines.core.url import Url
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
 MEASURED = "measured.npz"
+BUSY = "another process is training in {run}. Wait for it, or train in another folder with --run DIR."
 
 
 class TableColumn(Frozen):
@@ -280,7 +281,7 @@ def locked(run: Run) -> AbstractContextManager[None]:
     """
     return file_lock(
         run.path / "config.json",
-        f"another process is training in {run.path}. Wait for it, or train in another folder with --run DIR.",
+        BUSY.format(run=run.path),
     )
 
 

@@ -13,11 +13,11 @@ from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
-from pipelines.core.files import check_figure
+from pipelines.core.files import check_figure, check_writable
 from pipelines.core.frozen import Count, Frozen, NonNegative, read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, of_environment
 from pipelines.core.parsing import every_option, parse, parse_over
-from pipelines.core.run import Record, refuse_existing
+from pipelines.core.run import Record, open_run, refuse_existing
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
@@ -162,8 +162,8 @@ def main(arguments: list[str]) -> None:
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
     place = folder(given)
-    if isinstance(place, Url) and (hosts is None or hosts.leads):
-        _check_url(place, new=given.config is not None)
+    if given.cluster or (isinstance(place, Url) and (hosts is None or hosts.leads)):
+        _check(place, new=given.config is not None)
     if hosts or given.cluster:
         task = HostTask(
             folder=Path(str(place)),
@@ -195,13 +195,19 @@ def main(arguments: list[str]) -> None:
     say(console, _summary(run.record, place))
 
 
-def _check_url(url: Url, *, new: bool) -> None:
-    """Refuses a URL before anything is computed, which is uploaded later."""
+def _check(place: Location, *, new: bool) -> None:
+    """Refuses a run before a cluster is asked for nodes, or before anything is computed that is uploaded later."""
     if new:
-        refuse_existing(url)
-    elif not (url / "run.json").exists():
-        raise UserError(f"there is no run directory {url}. Check the URL, or create one with `highway train`.")
-    url.check_writable()
+        refuse_existing(place)
+    elif isinstance(place, Path):
+        open_run(place)
+    elif not (place / "run.json").exists():
+        raise UserError(f"there is no run directory {place}. Check the URL, or create one with `highway train`.")
+    if isinstance(place, Path):
+        # The output of a run that is resumed is next to it until its end.
+        check_writable(place if new else place.parent)
+    else:
+        place.check_writable()
 
 
 def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:

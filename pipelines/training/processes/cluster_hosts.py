@@ -2,23 +2,25 @@
 
 import io
 import os
+import secrets
+import signal
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext, redirect_stderr, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Literal
 
 from rich.console import Console
 
 from pipelines.core.cluster_executor import ClusterExecutor, Node
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
+from pipelines.core.files import file_lock
 from pipelines.core.frozen import read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
-from pipelines.core.run import Record
+from pipelines.core.run import BUSY, Record
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.training import signals
@@ -34,6 +36,8 @@ LOSSES = 3
 """Losses in a row, without a checkpoint in between, after which a run is given up."""
 LEADER = "0"
 """Key of the process that writes the run directory."""
+TRAINED, LOST = "trained", "lost"
+"""Results of a process; any other text says how it was lost."""
 
 
 @dataclass(frozen=True)
@@ -60,21 +64,24 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         console: where to show the output of the run.
 
     Raises:
-        UserError: there are too few nodes, or the run cannot be trained.
+        UserError: there are too few nodes, another command trains the run, or it cannot be trained.
         LostHostError: nodes were lost several times before a checkpoint.
         StoppedError: a signal came, and the run is saved.
     """
     if task.url is None:
         # A node may have another working directory.
         task = task.model_copy(update={"folder": task.folder.absolute()})
-        task.folder.parent.mkdir(parents=True, exist_ok=True)
     run, data_dir = task.place, task.data_dir and task.data_dir.absolute()
-    log = run.with_name(f".{run.name}.log")
-    task = task.model_copy(update={"data_dir": data_dir, "log": log})
-    output = _Output(log)
     losses, step = 0, _step(task)
     try:
-        with signals.raised(), ClusterExecutor(cluster, partial(say, console)) as executor:
+        with (
+            ExitStack() as locked,
+            signals.raised(),
+            ClusterExecutor(cluster, partial(say, console)) as executor,
+        ):
+            # After the connection, so that a wrong address leaves nothing behind, and until all processes have saved.
+            log = locked.enter_context(_log(run))
+            task, output = task.model_copy(update={"data_dir": data_dir, "log": log}), _Output(log)
             while not _train(task, executor, _nodes(executor, hosts, least or hosts), console, output):
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses
@@ -92,19 +99,45 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         if not (run / "run.json").exists():
             raise StoppedError("stopped before the first step", stopped.number) from None
         raise StoppedError(f"stopped after step {_step(task):,}. Resume with: {again}", stopped.number) from None
-    finally:
-        output.remove()
+
+
+@contextmanager
+def _log(run: Location) -> Iterator[Location]:
+    """Yields an empty file next to a run, for the output of the process that leads; removes it at the end.
+
+    It also stands for the run, which may not exist yet, as a lock. In a bucket, where nothing is locked and the command
+    that started last wins, each command has a file of its own.
+
+    Raises:
+        UserError: another command trains the run, or the folder cannot be created or written.
+    """
+    if isinstance(run, Url):
+        log = run.with_name(f".{run.name}-{secrets.token_hex(4)}.log")
+        log.write_bytes(b"")
+        try:
+            yield log
+        finally:
+            with suppress(UserError):
+                log.unlink()
+        return
+    path = run.with_name(f".{run.name}.log")
+    with file_lock(path, BUSY.format(run=run), create=True):
+        # A command that was killed has left its output.
+        path.write_bytes(b"")
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
 
 class _Output:
     """The output of the process that leads, which it writes to a file that all nodes see.
 
     Args:
-        log: the file, which is created here.
+        log: the file.
     """
 
     def __init__(self, log: Location) -> None:
-        log.write_bytes(b"")
         self._log = log
         self._shown = 0
         self._again = 0.0
@@ -129,11 +162,6 @@ class _Output:
         with self._log.open("rb") as file:
             file.seek(self._shown)
             return file.read()
-
-    def remove(self) -> None:
-        """Removes the file."""
-        with suppress(UserError, FileNotFoundError):
-            self._log.unlink()
 
 
 def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]:
@@ -176,9 +204,11 @@ def _train(
         for outcome in executor.finished(POLL):
             running -= 1
             if outcome.key == LEADER:
-                trained = outcome.result == "trained"
+                trained = outcome.result == TRAINED
             if outcome.error and not outcome.lost:
                 raise UserError(outcome.error)
+            if outcome.result not in (None, TRAINED, LOST):
+                say(console, outcome.result)
         console.out(output.new(ended=not running), end="")
     return trained
 
@@ -201,11 +231,11 @@ def free_address(host: str) -> str:
         return f"{host}:{probe.getsockname()[1]}"
 
 
-def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
+def train_as_host(process: HostProcess) -> str:
     """Trains a run along with the other processes.
 
     Returns:
-        "lost" if another process has died or cannot be reached.
+        `TRAINED`; `LOST` if another process has died or cannot be reached; or a sentence if this one was killed.
 
     Raises:
         UserError: the run cannot be trained.
@@ -223,12 +253,16 @@ def train_as_host(process: HostProcess) -> Literal["trained", "lost"]:
         with redirect_stderr(errors), synced(task.log) if hosts.leads else nullcontext(task.log) as log:
             train_together(task.model_copy(update={"log": log}), hosts, Console(file=io.StringIO()))
     except LostHostError:
-        return "lost"
+        return LOST
     except SystemExit as end:
         if end.code == os.EX_TEMPFAIL:
-            return "lost"
+            return LOST
         if end.code in (129, 130, 143):
             raise
+        if isinstance(end.code, int) and end.code - 128 in {*signal.Signals}:
+            # For example by the system, which lacks memory. Another node, or a new process, may have enough.
+            how = signal.Signals(end.code - 128).name
+            return f"process {hosts.index} on {socket.gethostname()} was killed by {how}"
         text = errors.getvalue().strip()
         raise UserError(text.rpartition(": error: ")[2] or f"a process ended with status {end.code}") from None
-    return "trained"
+    return TRAINED

@@ -1,15 +1,18 @@
-"""`highway train --cluster`: two nodes train one run; after the death of a node it ends as if undisturbed."""
+"""`highway train --cluster`: two nodes train one run; deaths of a process and a node leave it as if undisturbed."""
 
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipelines.core import run as runs
+from pipelines.core.hosts import INDEX
 from tests.killed_run import NEWEST, differences
 
 pytestmark = pytest.mark.slow
@@ -52,7 +55,17 @@ def wait(process, until):
         time.sleep(0.01)
 
 
-def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_node(cluster, start, tmp_path):
+def kill_process(index, folder):
+    """Kills a process that trains, as the system does when its memory is full."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if str(folder) in " ".join(process.cmdline()) and process.environ().get(INDEX) == str(index):
+                process.kill()
+                return
+    pytest.fail(f"process {index} does not run")
+
+
+def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_node(cluster, start, tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
     output = ended(start(*WORDS, "--run", "whole"))
     assert re.search(r"run directory \S*whole, report ", output)
@@ -71,10 +84,19 @@ def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_node(cluster, s
 
     process = start("--resume", "run", "--checkpoint-steps", "1")
     wait(process, lambda: (run / NEWEST).stat().st_mtime_ns > saved)
+    again = start("--resume", "run")
+    assert f"another process is training in {run}. Wait for it" in ended(again, 2)
+    starts = runs.open_run(run).record.starts
+    kill_process(1, run)
+    wait(process, lambda: runs.open_run(run).record.starts != starts)
+    started = runs.open_run(run).record.step
+    wait(process, lambda: runs.open_run(run).record.step > started)
     cluster.kill("b")
     cluster.add("b")
     output = ended(process)
     assert f"resuming after step {step:,}" in output
-    assert "was lost after step" in output
+    assert re.search(r"process 1 on \S+ was killed by SIGKILL\n", output)
+    assert "Start all of them again" not in output
+    assert output.count("was lost after step") == 2
     assert differences(whole, run) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "whole"]

@@ -10,6 +10,7 @@ from pipelines.core.files import (
     check_replaceable,
     check_writable,
     csv_text,
+    file_lock,
     remove_leftovers,
     replacing,
     replacing_folder,
@@ -130,6 +131,18 @@ def test_a_failure_keeps_both_files(tmp_path):
     with pytest.raises(RuntimeError), replacing(path, before=before):
         raise RuntimeError
     assert (path.read_bytes(), before.read_bytes()) == (b"2", b"1")
+
+
+def test_a_lock_that_cannot_be_opened_is_one_sentence(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "open", refused)
+    with (
+        pytest.raises(UserError, match="lock cannot be written: Operation not permitted"),
+        file_lock(tmp_path / "lock", "it is locked", create=True),
+    ):
+        pytest.fail("not refused")
 
 
 def test_only_temporary_files_are_leftovers(tmp_path):

@@ -2,18 +2,22 @@
 
 import io
 import signal
+import socket
 import sys
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from pipelines.core import files
 from pipelines.core.cluster_executor import Node
 from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.executor import Outcome
+from pipelines.core.files import file_lock
 from pipelines.training.processes import cluster_hosts
 from pipelines.training.processes.cluster_hosts import train_on_cluster
 from pipelines.training.processes.host import HostTask
+from pipelines.verbs import train as train_verb
 
 LOST = {"error": "it lost its process", "lost": True}
 
@@ -69,10 +73,10 @@ def train(monkeypatch, tmp_path):
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
-    def run(attempts, nodes=(2,), hosts=2, least=None, folder=None):
+    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None):
         script, output = Script(attempts, nodes), io.StringIO()
         monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
-        task = HostTask(folder=folder or tmp_path / "run", data_dir=None, config=None)
+        task = HostTask(folder=folder or tmp_path / "run", url=url, data_dir=None, config=None)
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
         return script, output.getvalue().splitlines()
 
@@ -98,6 +102,78 @@ def test_a_lost_node_is_replaced(train):
     assert lines == [
         f"a node or its process was lost after step {step}; the run starts again from there" for step in (10, 20)
     ]
+
+
+def test_a_process_that_is_killed_is_named_and_replaced(train):
+    killed = {"result": "process 1 on b was killed by SIGKILL"}
+    script, lines = train([[OTHER_LOST, killed], [TRAINED, TRAINED]])
+    assert len(script.tasks) == 2
+    assert lines == [killed["result"], "a node or its process was lost after step 10; the run starts again from there"]
+
+
+def test_kills_without_a_checkpoint_end_the_run(train, monkeypatch):
+    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    with pytest.raises(LostHostError, match="lost 3 times in a row before a checkpoint"):
+        train([[OTHER_LOST, {"result": "process 1 on b was killed by SIGKILL"}]] * 3)
+
+
+def test_a_second_command_is_refused_and_leaves_the_first_one_alone(train, tmp_path):
+    log = tmp_path / ".run.log"
+    log.write_text("epoch 1\n")
+    with file_lock(log, "not here"), pytest.raises(UserError, match=f"another process is training in {tmp_path}/run"):
+        train([])
+    assert log.read_text() == "epoch 1\n"
+    # A command that was killed holds no lock.
+    train([[TRAINED, TRAINED]])
+    assert not log.exists()
+
+
+def test_commands_share_no_output_in_a_bucket_where_nothing_is_locked(train):
+    logs = {train([[TRAINED, TRAINED]], url="memory://runs/run")[0].tasks[0][0][1].task.log for _ in range(2)}
+    assert len(logs) == 2
+    assert not any(log.exists() for log in logs)
+
+
+def test_a_cluster_that_cannot_be_reached_leaves_nothing(monkeypatch, tmp_path):
+    def refuses(*_):
+        raise UserError("no Ray cluster answers")
+
+    monkeypatch.setattr(Script, "__enter__", refuses)
+    monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: Script([], [2]))
+    task = HostTask(folder=tmp_path / "runs" / "run", data_dir=None, config=None)
+    with pytest.raises(UserError, match="no Ray cluster answers"):
+        train_on_cluster(task, "auto", hosts=2, least=None, console=Console())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(train, tmp_path):
+    (tmp_path / "file.tar").touch()
+    with pytest.raises(UserError, match=r"file\.tar/\.run\.log cannot be written: "):
+        train([], folder=tmp_path / "file.tar" / "run")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--resume missing/run", "there is no run directory missing/run"),
+        ("--resume file.tar/run", "there is no run directory file.tar/run"),
+        ("mnist_dense_10 --run full", "full exists already"),
+        ("mnist_dense_10 --run file.tar/run", "file.tar/run cannot be written: .*file.tar is a file"),
+        ("mnist_dense_10 --run sealed/run", "sealed/run cannot be written: .*sealed is read-only"),
+    ],
+)
+def test_a_run_is_checked_before_the_cluster(monkeypatch, tmp_path, words, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(cluster_hosts, "train_on_cluster", lambda *_, **__: pytest.fail("the cluster was asked"))
+    # Root may write anywhere, but not to a folder that is immutable.
+    monkeypatch.setattr(files.os, "access", lambda place, mode: place.name != "sealed")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "sealed").mkdir()
+    (tmp_path / "file.tar").touch()
+    with pytest.raises(UserError, match=message):
+        train_verb.main([*words.split(), "--cluster", "auto", "--gpus", "none"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.tar", "full", "sealed"]
 
 
 def test_fewer_nodes_suffice_if_allowed(train):
@@ -134,6 +210,8 @@ def test_a_signal_says_how_to_resume(train, tmp_path):
     [
         (LostHostError("gone"), "lost"),
         (SystemExit(75), "lost"),
+        (SystemExit(137), f"process 1 on {socket.gethostname()} was killed by SIGKILL"),
+        (SystemExit(139), f"process 1 on {socket.gethostname()} was killed by SIGSEGV"),
         (SystemExit(2), UserError),
         (SystemExit(143), SystemExit),
         (None, "trained"),
