@@ -7,7 +7,11 @@ refused, unless the loopback interface's address is the machine's only one.
 
 import ipaddress
 import os
+import re
 import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ AUTO = "auto"
 """The address of the cluster that this machine belongs to."""
 WAIT = 20
 """Seconds to wait for an answer of the cluster."""
+SILENT, PERIOD = 30.0, 5.0
+"""Seconds without an answer of the head after which that is reported, and between two questions."""
 MODE, TOKEN = "RAY_AUTH_MODE", "token"
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends data to its makers
@@ -27,6 +33,8 @@ SETTINGS = {
 }
 """Defaults of Ray's own settings."""
 GUIDE = "The guide to several machines (docs/scaling.md) says how to start a cluster."
+# A host and a port; the colons of an IPv6 address are in brackets.
+_FORM = re.compile(r"([^\s:\[\]/]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 # A service of every head, which is asked without a token first.
 _SERVICE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 
@@ -76,6 +84,41 @@ def connect(address: str) -> Any:
     return ray
 
 
+def watch(head: str, report: Callable[[str], None]) -> Callable[[], None]:
+    """Reports when the head of a cluster has ceased to answer.
+
+    Ray ends the process a minute after the last answer, from its C++ code: no error could be raised then.
+
+    Args:
+        head: HOST:PORT of the head.
+        report: prints a line; called by a thread.
+
+    Returns:
+        A function that ends the watch.
+    """
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(head, report, ended), name="head", daemon=True).start()
+    return ended.set
+
+
+def _watch(head: str, report: Callable[[str], None], ended: threading.Event) -> None:
+    answered, reported = time.monotonic(), False
+    while not ended.wait(PERIOD):
+        try:
+            _accepts(head, _token())
+        except UserError:
+            if reported or ended.is_set() or time.monotonic() - answered < SILENT:
+                continue
+            report(
+                f"the head of the cluster at {head} does not answer any more; Ray ends this command a minute after its "
+                "last answer. What is finished or saved is kept: repeat the command once the head is back, or with "
+                "another cluster. A training run continues with --resume."
+            )
+            reported = True
+        else:
+            answered, reported = time.monotonic(), False
+
+
 def _imported() -> Any:
     # Ray reads its settings while it is imported.
     for name, value in SETTINGS.items():
@@ -91,6 +134,9 @@ def _imported() -> Any:
 
 def _head(address: str) -> str:
     """Returns HOST:PORT of the head."""
+    if address != AUTO and not _FORM.fullmatch(address):
+        # Ray would log a stack trace.
+        raise _malformed(address)
     from ray._private import services
 
     try:
@@ -99,12 +145,16 @@ def _head(address: str) -> str:
     except ConnectionError:
         head = None
     except ValueError:
-        raise UserError(f"--cluster must be HOST:PORT or {AUTO}. Received: {address}.") from None
+        raise _malformed(address) from None
     if head is None:
         raise UserError(
             f"this machine belongs to no Ray cluster. Start Ray on it, or name a head with --cluster HOST:PORT. {GUIDE}"
         )
     return head
+
+
+def _malformed(address: str) -> UserError:
+    return UserError(f"--cluster must be HOST:PORT or {AUTO}. Received: {address}.")
 
 
 def _accepts(head: str, token: str | None) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pipelines.core import environment, guard
-from pipelines.core.cluster import connect
+from pipelines.core.cluster import connect, watch
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 
@@ -48,7 +48,7 @@ class ClusterExecutor:
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
-        report: prints a line when a task has lost its process and starts again.
+        report: prints a line, for example when a task has lost its process, or when the head does not answer any more.
         cores: cores of a task.
         fresh: tasks after which a process is replaced; 0 for tasks after which nothing stays in memory.
 
@@ -80,6 +80,7 @@ class ClusterExecutor:
                     f"no node of the cluster has {self._cores} cores. Start Ray with --num-cpus on other nodes, or ask "
                     "for fewer cores."
                 )
+            self._end_watch = watch(self._ray.get_runtime_context().gcs_address, self._report)
         except BaseException:
             self._ray.shutdown()
             raise
@@ -91,6 +92,7 @@ class ClusterExecutor:
             if isinstance(error, StoppedError):
                 self._interrupt(error.number.name)
         finally:
+            self._end_watch()
             self.cancel()
             self._ray.shutdown()
 

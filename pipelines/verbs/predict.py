@@ -55,7 +55,8 @@ class Arguments(Frozen):
     def _fit(self) -> Self:
         needing = {"--explain": self.explain, "--data-dir": self.data_dir, "--cluster": self.cluster}
         if self.out is None and any(needing.values()):
-            raise ValueError(f"{next(name for name, value in needing.items() if value)} needs --out FILE.parquet")
+            name = next(name for name, value in needing.items() if value)
+            raise ValueError(f"{name} needs --out FILE.parquet, or --out with a new folder or the URL of either")
         if self.out is not None and self.url is not None:
             raise ValueError("--out needs a model on this machine. Leave out --url or --out")
         if self.url is None and (self.version or self.label):

@@ -48,8 +48,8 @@ class Arguments(Frozen):
     and the machine has no GPU or TPU."""
     arms: tuple[str, ...] = ()
     """Arms to run; default: all. The others can be run later in the same folder."""
-    workers: Count = 1
-    """Number of runs at the same time on this machine, each on its share of the cores."""
+    workers: Count | None = None
+    """Number of runs at the same time on this machine, each on its share of the cores; default: 1."""
     cluster: str | None = None
     """Train the runs on a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
     cores_per_run: Count | None = None
@@ -86,11 +86,15 @@ def main(arguments: list[str]) -> None:
                 "--cores-per-run is for --cluster. On this machine, the cores are divided among --workers: leave it "
                 "out."
             )
+        if given.workers and given.cluster:
+            raise UserError(
+                "--workers is for this machine. A cluster trains as many runs as its cores allow: leave it out."
+            )
         place = given.to or Path("studies") / given.name
         check(place)
         with synced(place, owned=True) as folder:
             reproduce(
                 given.name, folder, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,
-                machines=Machines(given.workers, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,
+                machines=Machines(given.workers or 1, given.cluster, given.cores_per_run or 1), data_dir=given.data_dir,
                 console=Console(),
             )  # fmt: skip

@@ -63,8 +63,8 @@ class NewSearch(Config):
     budget: Share = 1.0
     """Share of the full work, split evenly between trials and epochs: 0.01 runs a tenth of the trials, each for a tenth
     of the epochs. `highway reproduce --budget` reduces examples too."""
-    workers: Count = 1
-    """Processes of this machine that train at the same time; each gets its share of the cores."""
+    workers: Count | None = None
+    """Processes of this machine that train at the same time, each with its share of the cores; default: 1."""
     cluster: str | None = None
     """Train the trials on a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
     cores_per_trial: Count | None = None
@@ -72,7 +72,7 @@ class NewSearch(Config):
     deadline: Positive | None = None
     """Minutes until the search stops; repeat the command to resume."""
     retrain: NonNegative = 0
-    """Number of times to train the winner at the end, with seeds from 0, by the workers of this machine."""
+    """Number of times to train the winner at the end, with seeds from 0, by the workers or on the cluster."""
     to: Location | None = None
     """Folder of the search, or its URL; default: searches/RECIPE."""
     data_dir: Path | None = None
@@ -142,6 +142,10 @@ def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
         raise UserError(
             "--cores-per-trial is for --cluster. On this machine, the cores are divided among --workers: leave it out."
         )
+    if parsed.workers and parsed.cluster:
+        raise UserError(
+            "--workers is for this machine. A cluster runs as many trials as its cores allow: leave it out."
+        )
     trials = None if parsed.algorithm == "hyperband" else parsed.trials or TRIALS
     plan = planned(name, config, parsed.search, algorithm=parsed.algorithm, trials=trials, share=parsed.budget)
     place = parsed.to or Path("searches") / name
@@ -149,7 +153,7 @@ def _arguments(parsed: NewSearch, name: str) -> TuneArguments:
         plan=plan,
         folder=Path(str(place)),
         data_dir=parsed.data_dir,
-        workers=parsed.workers,
+        workers=parsed.workers or 1,
         cluster=parsed.cluster,
         cores=parsed.cores_per_trial or 1,
     )

@@ -227,6 +227,10 @@ def test_a_study_with_a_search_is_stopped_killed_and_resumed(start, tmp_path, ca
         ("depth_contrast", "there is no study 'depth_contrast'. Did you mean 'depth-contrast'?"),
         ("depth-contrast --list", "--list takes no study. Did you mean: highway reproduce depth-contrast"),
         ("depth-contrast --schedule short", "depth-contrast has no short schedule. Leave --schedule out"),
+        (
+            "depth-contrast --cluster auto --workers 2",
+            "--workers is for this machine. A cluster trains as many runs as",
+        ),
         ("depth-contrast --budget 2", "--budget must be a number greater than 0 and at most 1. Received: '2'."),
     ],
 )

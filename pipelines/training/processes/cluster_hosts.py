@@ -184,9 +184,12 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]
                 raise UserError(outcome.error)
     executor.cancel()
     if len(found) < least:
+        # All of the cores are needed, so that a node on which another task has one does not answer either.
+        busy = len({node.id for node in executor.nodes()} - {node.id for node in found})
+        others, first = (f" (alive but busy: {busy})", "Wait for other tasks, start") if busy else ("", "Start")
         raise UserError(
-            f"training needs {least} nodes, and the cluster has {len(found)} that take tasks. Start more of them, or "
-            "lower --hosts or --min-hosts."
+            f"training needs {least} nodes, and the cluster has {len(found)} that take tasks{others}. {first} more of "
+            "them, or lower --hosts or --min-hosts."
         )
     return dict(islice(found.items(), hosts))
 

@@ -2,6 +2,8 @@
 
 import socket
 import sys
+import threading
+import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -122,6 +124,42 @@ def test_an_address_where_nothing_listens_is_refused(ray):
         port = probe.getsockname()[1]
     with pytest.raises(UserError, match=f"no Ray cluster answers at 127.0.0.1:{port}"):
         cluster.connect(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", [":", ":6379", "10.0.0.1", "10.0.0.1:", "head:port", "::1:6379", "", "ray://h:1"])
+def test_an_address_of_another_form_is_refused_before_ray_is_asked(monkeypatch, address):
+    monkeypatch.setitem(sys.modules, "ray._private", None)
+    with pytest.raises(UserError, match=f"--cluster must be HOST:PORT or auto. Received: {address}"):
+        cluster._head(address)
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379", "head-1.example_net:6379", "[fd00::1]:6379"])
+def test_ray_is_asked_for_the_head(monkeypatch, address):
+    services = types.SimpleNamespace(canonicalize_bootstrap_address=lambda given: f"canonical {given}")
+    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+    monkeypatch.setitem(sys.modules, "ray._private", types.SimpleNamespace(services=services))
+    assert cluster._head(address) == f"canonical {address}"
+
+
+def test_a_head_that_ceases_to_answer_is_reported_once(ray, monkeypatch):
+    monkeypatch.setattr(cluster, "PERIOD", 0.01)
+    monkeypatch.setattr(cluster, "SILENT", 0.2)
+    reports, reported = [], threading.Event()
+
+    def report(line):
+        reports.append(line)
+        reported.set()
+
+    with head(None) as address:
+        end = cluster.watch(address, report)
+        assert not reported.wait(0.5)
+    try:
+        assert reported.wait(30)
+        time.sleep(0.5)
+    finally:
+        end()
+    (line,) = reports
+    assert line.startswith(f"the head of the cluster at {address} does not answer any more; Ray ends this command")
 
 
 def test_reasons_of_ray_are_passed_on(ray):

@@ -29,6 +29,7 @@ class FakeRay:
         self.ends = True
         self.events = []
         self.reports = []
+        self.watched = []
 
     def nodes(self):
         return [
@@ -40,6 +41,13 @@ class FakeRay:
             }
             for number, (alive, cores) in enumerate(self.machines)
         ]
+
+    def get_runtime_context(self):
+        return types.SimpleNamespace(gcs_address="10.0.0.0:6379")
+
+    def watch(self, head, report):
+        self.watched.append(head)
+        return self.watched.clear
 
     def put(self, value):
         return value
@@ -106,6 +114,7 @@ def opened(monkeypatch, tmp_path):
     def make(nodes=((True, 4.0), (True, 7.0), (False, 8.0)), cores=2, losses=0):
         ray = FakeRay(nodes, losses)
         monkeypatch.setattr(cluster_executor, "connect", lambda _: ray)
+        monkeypatch.setattr(cluster_executor, "watch", ray.watch)
         return ray, ClusterExecutor("auto", ray.reports.append, cores)
 
     return make
@@ -144,6 +153,13 @@ def test_processes_are_replaced_after_some_tasks_except_those_that_predict(opene
     with predict._executor("auto", Console()):
         # Ray then never ends a process.
         assert ray.options["max_calls"] == 0
+
+
+def test_the_head_is_watched_until_the_end(opened):
+    ray, executor = opened()
+    with executor:
+        assert ray.watched == ["10.0.0.0:6379"]
+    assert ray.watched == []
 
 
 def test_outcomes_come_once_each(opened):

@@ -36,6 +36,7 @@ def test_without_out_top_counts_too(model, folder, capsys):
     [
         (["--explain"], "--explain needs --out FILE.parquet"),
         (["--data-dir", "data"], "--data-dir needs --out FILE.parquet"),
+        (["--cluster", "auto"], "--cluster needs --out FILE.parquet, or --out with a new folder or the URL of either"),
         (["--format", "json", "--out", "a.parquet"], "--format has no effect with --out"),
         (["--top", "0"], "--top must be a whole number of at least 1"),
         (["--out", "a.csv"], "must name a file that ends in .parquet"),

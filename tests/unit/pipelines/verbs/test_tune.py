@@ -70,6 +70,8 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --budget 2", "--budget must be"),
         ("demo --deadline 0", "--deadline must be a number greater than 0"),
         ("demo --cores-per-trial 2", "--cores-per-trial is for --cluster"),
+        ("demo --cluster auto --workers 2", "--workers is for this machine"),
+        ("demo --cluster auto --workers 1", "--workers is for this machine"),
         ("depth_study --budget 0.01", "is a study: highway reproduce optimization"),
         ("missing.json", "the recipe file missing.json cannot be read"),
     ],
@@ -94,6 +96,7 @@ def test_help_of_a_recipe_shows_its_space(capsys):
     assert "--search.transform-bias" in printed
     assert "-10.0 -1.0" in printed
     assert "--deadline" in printed
+    assert "by the workers or on the cluster" in " ".join(printed.replace("│", " ").split())
 
 
 def test_a_recipe_file_is_trained_and_searched_as_a_recipe(tmp_path):

@@ -28,10 +28,11 @@ class Script:
     Args:
         attempts: for each attempt, result or error of each process.
         nodes: for each attempt, the number of nodes of the cluster.
+        busy: nodes on which another task runs.
     """
 
-    def __init__(self, attempts, nodes):
-        self.attempts, self.counts = list(attempts), list(nodes)
+    def __init__(self, attempts, nodes, busy=()):
+        self.attempts, self.counts, self.busy = list(attempts), list(nodes), busy
         self.tasks, self.ended = [], []
 
     def __enter__(self):
@@ -45,6 +46,8 @@ class Script:
 
     def submit_to(self, node, key, task, function):
         if function is cluster_hosts.free_address:
+            if node.id in self.busy:
+                return
             self.ended.append(Outcome(key, f"{task}:1234"))
             return
         if key == "0":
@@ -73,8 +76,8 @@ def train(monkeypatch, tmp_path):
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
-    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None):
-        script, output = Script(attempts, nodes), io.StringIO()
+    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=()):
+        script, output = Script(attempts, nodes, busy), io.StringIO()
         monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
         task = HostTask(folder=folder or tmp_path / "run", url=url, data_dir=None, config=None)
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
@@ -185,6 +188,11 @@ def test_fewer_nodes_suffice_if_allowed(train):
 def test_too_few_nodes_are_refused(train, hosts, least, needed):
     with pytest.raises(UserError, match=f"training needs {needed} nodes, and the cluster has 2 that take tasks"):
         train([], hosts=hosts, least=least)
+
+
+def test_nodes_that_are_busy_are_no_missing_ones(train):
+    with pytest.raises(UserError, match=r"has 1 that take tasks \(alive but busy: 2\)\. Wait for other tasks, start"):
+        train([], nodes=[3], hosts=3, busy=("node-1", "node-2"))
 
 
 def test_losses_without_a_checkpoint_end_the_run(train, monkeypatch):
