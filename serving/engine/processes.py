@@ -24,6 +24,8 @@ from serving.errors import BusyError
 T = TypeVar("T")
 # Bytes of JSON, or numbers in a response, that the event loop still handles itself, in two or three milliseconds.
 SMALL = 2**15
+# Bytes of a body that the event loop still copies itself, such as files or tensors in binary.
+COPIED = 2**20
 # Added to the nice value of processes for expensive requests; 19 is the maximum.
 NICE = 10
 _PROGRAM = "import sys; sys.path[:] = {!r}; from {} import processes; processes.work()"

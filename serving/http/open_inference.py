@@ -9,6 +9,7 @@ from serving.engine.about import VERSION, About
 from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
+from serving.engine.processes import COPIED
 from serving.http.compression import compress
 from serving.http.openapi import (
     CONFIG,
@@ -86,6 +87,8 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         served = find()
         body, header = await request.body(), request.headers.get(protocol.HEADER)
         size, limit = protocol.json_length(header, len(body)), predictor.settings.images
+        # Numbers may have to be converted one by one, and strings be separated.
+        size = len(body) if len(body) > COPIED else size
         parsed = await predictor.offload(size, protocol.parse, body, header, served.manifest, limit)
         served, _, outputs, *_ = await predictor.predict(served, parsed.request, find)
         found, request_outputs = complete(outputs, served.manifest), replace(parsed, request=EMPTY)

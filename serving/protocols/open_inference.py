@@ -4,12 +4,13 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import orjson
 
-from serving.errors import RequestError
+from serving.errors import LimitError, RequestError
 from serving.manifest import ENCODED, GATE_MEANS, PROBABILITIES, Manifest
 from serving.model import top
 from serving.protocols.request import IMAGES, Request, cast, check_shape, decode_base64, expected, parse_json
@@ -58,7 +59,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
         images: maximum number of images or rows in a request.
 
     Raises:
-        LimitError: see `serving.protocols.request.parse_json`.
+        LimitError: it has more images or rows, or see `serving.protocols.request.parse_json`.
         RequestError: it is malformed, or its input does not fit the model.
     """
     length = json_length(header, len(body))
@@ -67,7 +68,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestError(f'"inputs" must be a list of one input, {input_names(manifest)}.')
     return InferRequest(
-        _request(inputs[0], body[length:], manifest),
+        _request(inputs[0], body[length:], manifest, images),
         _id(given.get("id")),
         _requested_outputs(given.get("outputs"), manifest),
         bool(_parameters(given).get("binary_data_output", False)),
@@ -166,17 +167,19 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
     }
 
 
-def _request(given: dict[str, Any], tail: bytes, manifest: Manifest) -> Request:
+def _request(given: dict[str, Any], tail: bytes, manifest: Manifest, images: int) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
     check_input(name, datatype, manifest)
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
     size = _parameters(given).get("binary_data_size")
-    if size is not None and (type(size) is not int or size != len(tail)):
-        raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
+    if size is not None:
+        if type(size) is not int or size != len(tail):
+            raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
+        check_count(shape, manifest, images)
     if name == ENCODED:
-        files = _files(given.get("data"), tail, binary=size is not None)
+        files = _files(given.get("data")) if size is None else raw_files(tail, sum(shape[:1]))
         if shape not in ([len(files)], [len(files), 1]):
             raise RequestError(f"input {ENCODED!r} has the shape {shape} and {len(files)} files.")
         return Request(None, files)
@@ -197,6 +200,12 @@ def check_input(name: Any, datatype: Any, manifest: Manifest) -> None:
         others = ", ".join(one for one in NUMERIC if one != own)
         whole = "" if manifest.is_table else " with whole numbers"
         raise RequestError(f"input {name!r} must have the datatype {own}, or {others}{whole}. Received: {datatype!r}.")
+
+
+def check_count(shape: list[int], manifest: Manifest, images: int) -> None:
+    """Raises `LimitError` for a shape of too many images or rows; call it before anything is made from the data."""
+    if shape and shape[0] > images:
+        raise LimitError(f"{shape[0]} {manifest.unit}s in one request are more than the limit of {images}.")
 
 
 def input_names(manifest: Manifest) -> str:
@@ -227,30 +236,41 @@ def raw_values(data: bytes, datatype: str, shape: list[int], manifest: Manifest)
 
 def _flat(data: Any, shape: list[int]) -> np.ndarray:
     try:
-        values = np.array(data, np.float64).ravel()
+        # As objects: NumPy would otherwise convert true, and digits in a string, to numbers.
+        found = np.array(data, object).ravel()
+        # In a row, null is a missing number.
+        wrong = set(map(type, found.tolist())) - {int, float, NoneType}
+        values = found.astype(np.float64) if not wrong else None
     except (ValueError, TypeError):
-        raise RequestError('"data" must be a list of numbers, flat or nested as the shape is.') from None
+        values = None
+    if values is None:
+        raise RequestError('"data" must be a list of numbers, flat or nested as the shape is.')
     if values.size != math.prod(shape):
         raise RequestError(f'"data" has {values.size} values, the shape {shape} needs {math.prod(shape)}.')
     return values
 
 
-def _files(data: Any, tail: bytes, binary: bool) -> list[bytes]:
-    if binary:
-        return raw_files(tail)
+def _files(data: Any) -> list[bytes]:
     if not isinstance(data, list):
         raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings.')
     return [decode_base64(text) for text in data]
 
 
-def raw_files(data: bytes) -> list[bytes]:
+def raw_files(data: bytes, most: int = IMAGES) -> list[bytes]:
     """Reads strings, each preceded by its length in 4 bytes.
 
+    Args:
+        data: the strings.
+        most: their maximum number, as the shape states it; a megabyte may have a quarter of a million empty ones.
+
     Raises:
-        RequestError: a length is wrong.
+        RequestError: a length is wrong, or there are more strings.
     """
-    files, at = [], 0
+    files: list[bytes] = []
+    at = 0
     while at < len(data):
+        if len(files) == most:
+            raise RequestError(f"the data has more strings than the shape, which has {most}.")
         if at + 4 > len(data) or at + 4 + (length := struct.unpack_from("<I", data, at)[0]) > len(data):
             raise RequestError("a string exceeds the data: each is preceded by its length in 4 bytes.")
         files.append(data[at + 4 : at + 4 + length])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from serving.errors import LimitError, RequestError
+from serving.errors import RequestError
 from serving.manifest import ENCODED, Manifest
 from serving.messages.open_inference import CLASSES
 from serving.protocols import open_inference as protocol
@@ -88,10 +88,9 @@ def _request(given: Any, raw: bytes | None, manifest: Manifest, images: int) -> 
     # Before any list is made from the message.
     if not shape or min(shape) < 0:
         raise RequestError(f"input {given.name!r} must have a shape without negative sizes. Received: {shape[:8]}.")
-    if shape[0] > images:
-        raise LimitError(f"{shape[0]} {manifest.unit}s in one request are more than the limit of {images}.")
+    protocol.check_count(shape, manifest, images)
     if given.name == ENCODED:
-        files = given.contents.bytes_contents if raw is None else protocol.raw_files(raw)
+        files = given.contents.bytes_contents if raw is None else protocol.raw_files(raw, shape[0])
         if shape not in ([len(files)], [len(files), 1]):
             raise RequestError(f"input {ENCODED!r} has the shape {shape[:8]} and {len(files)} files.")
         return Request(None, list(files))

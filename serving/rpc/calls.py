@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import grpc
 
 from serving.engine.backends import ServedVersion
-from serving.engine.processes import SMALL
+from serving.engine.processes import COPIED, SMALL
 from serving.errors import BusyError, RequestError, SlowError
 from serving.messages.protobuf import bulk_bytes
 from serving.requests.endpoint_parts import EndpointParts
@@ -48,8 +48,6 @@ class GrpcCall:
         return served
 
 
-# Bytes of a message that may be copied on the event loop; copying a large one would block it.
-COPIED = 2**20
 # Answers a message.
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
 # Address and port of a client.

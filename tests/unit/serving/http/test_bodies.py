@@ -10,7 +10,8 @@ from PIL import Image
 
 from serving import image_files
 from serving.engine import decoding
-from serving.engine.processes import SMALL
+from serving.engine.predictor import Predictor
+from serving.engine.processes import COPIED, SMALL
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from tests.endpoint import IMAGES, LoadedClient
@@ -101,6 +102,26 @@ def test_large_answers_are_the_same(version, expected):
     best = expected.repeat(3000, axis=0).max(-1)
     np.testing.assert_allclose([one["top"][0]["probability"] for one in plain], best, atol=1e-6)
     np.testing.assert_allclose(np.reshape(tensors[0]["data"], (9000, 4)).max(-1), best, atol=1e-6)
+
+
+def test_large_binary_tensors_are_converted_in_another_process(version, monkeypatch):
+    offload, sizes = Predictor.offload, []
+
+    async def recorded(predictor, size, *arguments):
+        sizes.append(size)
+        return await offload(predictor, size, *arguments)
+
+    monkeypatch.setattr(Predictor, "offload", recorded)
+    given = {"name": "image", "datatype": "FP64", "shape": [0, 4, 3, 1], "parameters": {}}
+    with LoadedClient(make_app(Settings(version.parents[1], images=20_000))) as client:
+        for count in (3, COPIED // (12 * 8) + 1):
+            given |= {"shape": [count, 4, 3, 1], "parameters": {"binary_data_size": count * 12 * 8}}
+            head = json.dumps({"inputs": [given]}).encode()
+            headers = {"inference-header-content-length": str(len(head))}
+            answer = client.post("/v2/models/tiny/infer", content=head + bytes(count * 12 * 8), headers=headers)
+            assert answer.json()["outputs"][0]["shape"] == [count, 4]
+    small, _, large, _ = sizes
+    assert small <= SMALL < COPIED < large
 
 
 def test_a_body_in_many_parts_is_joined(client, expected):

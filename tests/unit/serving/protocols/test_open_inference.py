@@ -1,11 +1,12 @@
 import base64
 import json
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from serving.errors import RequestError
+from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
 from serving.protocols import open_inference
 
@@ -66,6 +67,30 @@ def test_files(manifest):
     assert parse(manifest, {"inputs": [given]}, behind).request.files == [b"one", b"three"]
 
 
+def strings(count, shape):
+    parameters = {"binary_data_size": 4 * count}
+    return {"name": "image_bytes", "datatype": "BYTES", "shape": shape, "parameters": parameters}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        (strings(3, [2]), RequestError, "more strings than the shape, which has 2"),
+        (strings(3, []), RequestError, "more strings than the shape, which has 0"),
+        (strings(300, [300]), LimitError, "300 images in one request are more than the limit of 256"),
+        (binary(24 * 300, shape=[300, 4, 3, 1], datatype="FP16"), LimitError, "300 images"),
+    ],
+)
+def test_tensors_are_not_read_beyond_their_shape_and_the_limit(manifest, monkeypatch, given, error, said):
+    read = []
+    monkeypatch.setattr(open_inference, "raw_values", lambda *_: read.append("pixels"))
+    monkeypatch.setattr(open_inference, "struct", SimpleNamespace(unpack_from=lambda *_: (read.append("string") or 0,)))
+    with pytest.raises(error, match=said):
+        parse(manifest, {"inputs": [given]}, bytes(given["parameters"]["binary_data_size"]))
+    # Reading all of them would block the event loop for seconds if they were millions.
+    assert len(read) <= 2
+
+
 def test_no_images_at_all(manifest):
     assert parse(manifest, {"inputs": [image(shape=[0, 4, 3, 1], data=[])]}).request.images.shape == (0, 4, 3, 1)
 
@@ -87,6 +112,9 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image(data=[1, 2])]}, "2 values, the shape .* needs 24"),
         ({"inputs": [image(data="text")]}, "list of numbers"),
         ({"inputs": [image(data=None)]}, "list of numbers|values"),
+        ({"inputs": [image(data=[True] * 24)]}, "list of numbers"),
+        ({"inputs": [image(data=["1"] * 24)]}, "list of numbers"),
+        ({"inputs": [image(data=[[1], [1, 2]])]}, "list of numbers"),
         ({"inputs": [image(data=[256] * 24)]}, "from 0 to 255"),
         ({"inputs": [image(data=[0.5] * 24)]}, "whole numbers"),
         ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),

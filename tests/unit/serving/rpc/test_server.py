@@ -5,6 +5,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -24,6 +25,7 @@ from serving.engine.batching import Batcher
 from serving.engine.settings import Limits, Settings
 from serving.http.app import make_app
 from serving.messages import tf_serving as messages
+from serving.protocols import open_inference
 from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits
 from serving.rpc.server import serve
@@ -125,6 +127,16 @@ def test_tensors_listed_value_by_value_are_answered_alike(served, expected):
     assert not found.raw_output_contents
     np.testing.assert_allclose(found.outputs[0].contents.fp32_contents, expected.ravel(), atol=1e-6)
     assert found.outputs[1].contents.int64_contents == expected.argmax(-1).tolist()
+
+
+def test_strings_beyond_the_shape_are_not_read(served, monkeypatch):
+    read = []
+    monkeypatch.setattr(open_inference, "struct", SimpleNamespace(unpack_from=lambda *_: (read.append("string") or 0,)))
+    given = infer_request(raw_input_contents=[bytes(1000)])
+    given.inputs[0].name, given.inputs[0].datatype, given.inputs[0].shape[:] = "image_bytes", "BYTES", [1]
+    said = "the data has more strings than the shape, which has 1."
+    assert wrong(served.inference.ModelInfer, given) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+    assert len(read) == 1
 
 
 def test_classification(served, expected):
