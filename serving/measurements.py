@@ -82,8 +82,9 @@ class Parity(ManifestPart):
     """Batch sizes."""
     tolerance: float
     """Largest accepted absolute difference."""
-    saved_model: Agreement
-    """SavedModel, loaded back from disk, against the Keras model in float32."""
+    saved_model: Agreement | None = None
+    """SavedModel, loaded back from disk, against the Keras model in float32; null if a version is measured again that
+    has none, as the nets of the package; never in a manifest."""
     onnx: Agreement
     """ONNX Runtime, loaded back from disk, against the Keras model in float32."""
     other_forms: dict[str, Agreement] = Field(default={}, exclude_if=lambda forms: not forms)
@@ -95,5 +96,6 @@ class Parity(ManifestPart):
 
     @property
     def forms(self) -> dict[str, Agreement]:
-        """Every form against the Keras model, by its key."""
-        return {"saved_model": self.saved_model, "onnx": self.onnx, **self.other_forms}
+        """Every measured form against the Keras model, by its key."""
+        found = {"saved_model": self.saved_model, "onnx": self.onnx, **self.other_forms}
+        return {key: agreement for key, agreement in found.items() if agreement}

@@ -7,6 +7,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from highway_keras import from_preset
 from highway_keras.models.trained_weights import REPOSITORY, pretrained
@@ -111,6 +113,18 @@ def test_shipped_nets_give_the_same_answers_in_onnx_runtime_and_keras(preset):
     x = images * np.float32(opened.manifest.preprocess["scale"]) - np.float32(opened.manifest.preprocess["mean_values"])
     expected = keras.ops.softmax(net(x))
     np.testing.assert_allclose(opened.predict(images)[manifest.PROBABILITIES], expected, atol=1e-4)
+
+
+def test_a_copy_of_a_shipped_net_is_verified_and_signed(tmp_path, capsys):
+    folder = shutil.copytree(REPOSITORY / "cifar10" / "1", tmp_path / "models" / "cifar10" / "1")
+    key = Ed25519PrivateKey.generate()
+    signing = tmp_path / "signing.pem"
+    signing.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    main(["export", str(folder), "--verify", "--sign", str(signing)])
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == (f"{folder}: all files are unchanged", "signed")
+    assert [line.split()[:2] for line in lines[2:-1]] == [["ONNX", "model"]]
+    manifest.read(folder, [key.public_key().public_bytes_raw()])
 
 
 @pytest.mark.parametrize("preset", sorted(pretrained()))
