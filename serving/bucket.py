@@ -197,6 +197,8 @@ class _Copy:
         elif model.is_dir() and content != _content(model / release.NAME):
             _write(model / release.NAME, content)
         self.after.seen[key] = stamp
+        for number, why in repository.too_large(path.partition("/")[0] for path in objects).items():
+            self._refuse(name, number, why)
         for number in repository.versions(model):
             # Until a wanted version is there, those before it stay.
             if number not in there or (readable and copied and number not in copied):

@@ -69,6 +69,8 @@ GATE_MAPS = "gate_maps"
 # squashed to the aspect ratio of the input.
 ConversionKind = Literal["digit", "natural", "padded", "squashed"]
 
+# Largest number of a version: TF Serving, both protocols over gRPC, and JSON libraries take 64 bits with a sign.
+LARGEST_VERSION = 2**63 - 1
 Format = Literal[1, 2]
 # Format of versions for tables.
 TABLES = 2
@@ -144,7 +146,7 @@ class Manifest(ManifestPart):
     """Format of this file."""
     name: str
     """Name of the model."""
-    version: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Field(ge=1, le=LARGEST_VERSION)]
     """Number of the version, and name of its folder."""
     created: str
     """ISO 8601, UTC."""
@@ -272,6 +274,8 @@ class Manifest(ManifestPart):
                     f"{name} is {found.dtype} {list(found.shape)}, but {len(self.labels)} labels and "
                     f"{len(self.gates or ())} gates make it {expected[name].dtype} {list(expected[name].shape)}"
                 )
+        if self.parity.saved_model is None:
+            raise ValueError("the parity of the SavedModel is missing")
         if others := {one.layer for one in self.maps} - set(self.gates or ()):
             raise ValueError(f"maps are of layers among the gates, and {', '.join(sorted(others))} is not")
         return self

@@ -11,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from serving import regular_files, repository
 from serving.errors import ModelError
+from serving.manifest import LARGEST_VERSION
 
 NAME = "release.json"
 # Maximum size in bytes.
 LARGEST = 2**20
-VersionNumber = Annotated[int, Field(ge=1)]
+VersionNumber = Annotated[int, Field(ge=1, le=LARGEST_VERSION)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=64)]
 
 

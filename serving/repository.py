@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,8 +13,15 @@ from serving.errors import ModelError
 
 
 def is_version(name: str) -> bool:
-    """Returns whether a name in a model's folder is a version: a positive integer."""
-    return name.isascii() and name.isdecimal() and int(name) > 0 and str(int(name)) == name
+    """Returns whether a name in a model's folder is a version: a positive integer of up to 64 bits with a sign."""
+    return _is_number(name) and int(name) <= manifest.LARGEST_VERSION
+
+
+def too_large(names: Iterable[str]) -> dict[int, str]:
+    """Returns the numbers among names that are too large for a version, with the reason to refuse them."""
+    largest = manifest.LARGEST_VERSION
+    reason = f"a version's number is at most {largest}. Move its folder away, and export the version again."
+    return dict.fromkeys((int(name) for name in names if _is_number(name) and int(name) > largest), reason)
 
 
 def is_model_name(name: str) -> bool:
@@ -21,29 +29,40 @@ def is_model_name(name: str) -> bool:
 
     Names appear in JSON, metrics and URLs, so they must be UTF-8.
     """
-    # A new file system has an unreadable lost+found.
-    return bool(name) and not name.startswith(".") and name != "lost+found" and _is_text(name)
+    return _is_shown(name) and _is_text(name)
 
 
 def versions(folder: Path) -> list[int]:
-    """Returns the versions in a model's folder, ascending; only positive integers are versions.
+    """Returns the versions in a model's folder, ascending; see `is_version`.
+
+    Raises:
+        OSError: the folder exists and cannot be read.
+    """
+    return listed(folder)[0]
+
+
+def listed(folder: Path) -> tuple[list[int], dict[int, str]]:
+    """Returns the versions in a model's folder, ascending, and those whose numbers are `too_large`.
 
     Raises:
         OSError: the folder exists and cannot be read.
     """
     if not folder.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if is_version(entry.name) and entry.is_dir())
+        return [], {}
+    names = [entry.name for entry in folder.iterdir() if _is_number(entry.name) and entry.is_dir()]
+    return sorted(int(name) for name in names if is_version(name)), too_large(names)
 
 
 def folders(root: Path) -> list[Path]:
     """Returns the folders in a repository that may be models, by name, without hidden ones.
 
+    Some may have names that are not UTF-8; see `is_model_name`.
+
     Raises:
         OSError: the repository cannot be read, or is not a folder.
     """
     with os.scandir(root) as entries:
-        names = sorted(entry.name for entry in entries if is_model_name(entry.name))
+        names = sorted(entry.name for entry in entries if _is_shown(entry.name))
     return [root / name for name in names if _may_be_folder(root / name)]
 
 
@@ -55,7 +74,7 @@ def models(root: Path) -> list[Path]:
     """
     if not root.is_dir():
         return []
-    return [folder for folder in folders(root) if versions(folder)]
+    return [folder for folder in folders(root) if is_model_name(folder.name) and versions(folder)]
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
@@ -69,6 +88,26 @@ def identity(folder: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def manifest_stamp(folder: Path) -> object:
+    """Returns size and modification time of the manifest; network file systems may change the other fields."""
+    found = _stat(folder / manifest.NAME)
+    return (found.st_size, found.st_mtime_ns) if isinstance(found, os.stat_result) else found
+
+
+def files_stamp(folder: Path) -> object:
+    """Returns a hash of the sizes and times of all files: copying into a file does not change its folder."""
+    try:
+        paths = [folder, *sorted(folder.rglob("*"))]
+    except OSError as error:
+        return error.errno
+    found = [_stat(path) for path in paths]
+    return hash(
+        tuple(
+            (one.st_size, one.st_mtime_ns, one.st_ctime_ns) if isinstance(one, os.stat_result) else one for one in found
+        )
+    )
 
 
 def pretrained() -> Path:
@@ -127,9 +166,25 @@ def _may_be_folder(path: Path) -> bool:
         return True
 
 
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and int(name) > 0 and str(int(name)) == name
+
+
+def _is_shown(name: str) -> bool:
+    # A new file system has an unreadable lost+found.
+    return bool(name) and not name.startswith(".") and name != "lost+found"
+
+
 def _is_text(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _stat(path: Path) -> os.stat_result | int | None:
+    try:
+        return path.stat()
+    except OSError as error:
+        return error.errno

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pipelines.core.errors import UserError
 from pipelines.core.sync import renamed
 from pipelines.core.url import Location, Url
-from pipelines.export.version import ASIDE
+from pipelines.export.version import ASIDE, following
 from serving import manifest
 from serving.stored_version import versions
 
@@ -66,7 +66,7 @@ def _claim(model: Url) -> int:
     """Claims the next number: one more than the largest of a version, complete or not, or of a claim."""
     while True:
         names = (NUMBER.match(name) for name in model.below())
-        number = max((int(name[1]) for name in names if name), default=0) + 1
+        number = following(int(name[1]) for name in names if name)
         claim = model / f"{ASIDE}{number}"
         try:
             claim.create()

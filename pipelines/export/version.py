@@ -3,7 +3,7 @@
 import errno
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,14 +59,14 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
 def _claim(model: Path) -> tuple[int, Path]:
     """Creates the hidden folder. Its name contains the version number, so that no two processes claim the same one.
 
-    The number is one more than the largest number of a version or a claim in the model's folder.
+    The number is one more than the largest number of a version or a claim in the model's folder; see `following`.
     """
     try:
         while True:
             model.mkdir(parents=True, exist_ok=True)
             try:
                 names = (re.fullmatch(rf"(?:{re.escape(ASIDE)})?([0-9]+)", entry.name) for entry in model.iterdir())
-                version = max((int(name[1]) for name in names if name), default=0) + 1
+                version = following(int(name[1]) for name in names if name)
                 aside = model / f"{ASIDE}{version}"
                 aside.mkdir()
             except (FileExistsError, FileNotFoundError):
@@ -82,6 +82,11 @@ def _claim(model: Path) -> tuple[int, Path]:
         raise UserError(
             f"{model} cannot be used as a folder for versions: {error.strerror}. Name another with --to."
         ) from error
+
+
+def following(numbers: Iterable[int]) -> int:
+    """Returns the number after the largest; numbers that are too large for a version, as of timestamps, are ignored."""
+    return max((number for number in numbers if number < manifest.LARGEST_VERSION), default=0) + 1
 
 
 def _publish(aside: Path, version: Path) -> None:

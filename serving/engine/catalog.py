@@ -5,7 +5,6 @@ service while their folder cannot be read; `Catalog` says when they are dropped.
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,9 +14,16 @@ from typing import Generic, TypeVar
 from serving import memory, release, repository
 from serving.bucket import Report
 from serving.engine.mirror import Mirror
-from serving.engine.status import ModelState, Refusal, VersionStatus, error_reason, not_served_message
+from serving.engine.status import (
+    ModelState,
+    Refusal,
+    VersionStatus,
+    error_reason,
+    not_served,
+    not_served_message,
+    readable,
+)
 from serving.errors import ModelError, RefusedError, ServingError, UnavailableError, UnknownModelError
-from serving.manifest import NAME
 
 T = TypeVar("T")
 # Seconds that a model stays in service after its last version was removed: folders are moved away and come back.
@@ -67,6 +73,8 @@ class Catalog(Generic[T]):
         # Replaced as a whole or entry by entry, never while another thread iterates over it.
         self._models: dict[str, ModelState[T]] = {}
         self._folder_id: tuple[int, int] | None = None
+        # Paths of folders that cannot be models, as they were logged.
+        self._misnamed: set[str] = set()
         self._checked = threading.Event()
         self._stop = threading.Event()
         self._refreshing = threading.Lock()
@@ -126,7 +134,7 @@ class Catalog(Generic[T]):
         if version is None and served:
             return served[max(served)]
         if version not in served:
-            raise _not_served(name, version, state)
+            raise not_served(name, version, state)
         return served[version]
 
     def _state(self, name: str) -> ModelState[T]:
@@ -200,10 +208,12 @@ class Catalog(Generic[T]):
 
     def _refresh_all(self, report: Report) -> None:
         try:
-            found = {folder.name: folder for folder in repository.folders(self.root)}
+            folders = repository.folders(self.root)
         except OSError as error:
             self._report_unavailable(f"the repository {self.root} cannot be read: {error.strerror or error}")
             return
+        found = {folder.name: folder for folder in folders if repository.is_model_name(folder.name)}
+        self._report_misnamed({readable(str(folder)) for folder in folders if folder.name not in found})
         folder_id = repository.identity(self.root)
         if not found and self._models and folder_id != self._folder_id:
             self._report_unavailable(f"the repository {self.root} has been replaced by an empty folder")
@@ -225,11 +235,18 @@ class Catalog(Generic[T]):
             log.error("repository unavailable", extra={"why": problem})
         self.problem = problem
 
+    def _report_misnamed(self, paths: set[str]) -> None:
+        for path in sorted(paths - self._misnamed):
+            why = "its name is not UTF-8, as names in URLs and JSON must be. Rename it."
+            log.error("model folder ignored", extra={"folder": path, "why": why})
+        self._misnamed = paths
+
     def _refresh_model(self, name: str, folder: Path, there: bool, uncopied: Mapping[int, str]) -> None:
         state = self._models.get(name) or ModelState()
         problem = ""
         try:
-            on_disk = repository.versions(folder) if there else []
+            on_disk, too_large = repository.listed(folder) if there else ([], {})
+            uncopied = {**uncopied, **too_large}
             if on_disk or uncopied:
                 # Listed from now on, even while its first version is being loaded.
                 self._models[name] = state
@@ -256,7 +273,8 @@ class Catalog(Generic[T]):
     def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
         """Handles a model without versions, and returns the problem."""
         state.failures = {}
-        if repository.identity(folder) not in (None, state.folder_id):
+        # A folder that never had versions has replaced nothing.
+        if state.folder_id and repository.identity(folder) not in (None, state.folder_id):
             return f"{folder} has been replaced by a folder without versions. Loaded versions stay in service."
         return self._drop_later(state, f"{folder} no longer has versions")
 
@@ -316,12 +334,12 @@ class Catalog(Generic[T]):
         if version not in on_disk or self._stop.is_set():
             return False
         served = version in state.served
-        manifest = _manifest_stamp(path)
+        manifest = repository.manifest_stamp(path)
         # A version never changes; one that was removed and exported again has another manifest.
         if served and state.stamps[version] == manifest:
             state.failures = _without(state.failures, version)
             return True
-        stamp, before = _files_stamp(path), state.failures.get(version)
+        stamp, before = repository.files_stamp(path), state.failures.get(version)
         if before and before.stamp == stamp and monotonic() < before.retry_at:
             return served
         state.loading = version
@@ -360,41 +378,5 @@ class Catalog(Generic[T]):
         state.failures = {**state.failures, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
 
 
-def _not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:
-    refused = [refusal for number, refusal in state.failed.items() if version in (None, number)]
-    for refusal in refused:
-        if refusal.temporary:
-            return UnavailableError(refusal.reason)
-    wrong = refused or (version is None and state.problem)
-    return (RefusedError if wrong else UnknownModelError)(not_served_message(name, version, state))
-
-
 def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:
     return {number: refusal for number, refusal in failed.items() if number != version}
-
-
-def _manifest_stamp(folder: Path) -> object:
-    """Returns size and modification time of the manifest; network file systems may change the other fields."""
-    found = _stat(folder / NAME)
-    return (found.st_size, found.st_mtime_ns) if isinstance(found, os.stat_result) else found
-
-
-def _files_stamp(folder: Path) -> object:
-    """Returns a hash of the sizes and times of all files: copying into a file does not change its folder."""
-    try:
-        paths = [folder, *sorted(folder.rglob("*"))]
-    except OSError as error:
-        return error.errno
-    found = [_stat(path) for path in paths]
-    return hash(
-        tuple(
-            (one.st_size, one.st_mtime_ns, one.st_ctime_ns) if isinstance(one, os.stat_result) else one for one in found
-        )
-    )
-
-
-def _stat(path: Path) -> os.stat_result | int | None:
-    try:
-        return path.stat()
-    except OSError as error:
-        return error.errno

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from serving.errors import ServingError
+from serving.errors import RefusedError, ServingError, UnavailableError, UnknownModelError
 from serving.release import Release
 
 T = TypeVar("T")
@@ -46,7 +46,8 @@ class ModelState(Generic[T]):
     failures: dict[int, Refusal] = field(default_factory=dict)
     """Versions in the repository that could not be opened."""
     uncopied: dict[int, Refusal] = field(default_factory=dict)
-    """Versions of the bucket whose copies in the repository are missing or outdated."""
+    """Versions that are refused without being opened: their numbers are too large, or their copies from the bucket are
+    missing or outdated."""
     loading: int | None = None
     problem: str = ""
     """Problem with the model's folder or its release, while loaded versions stay in service."""
@@ -102,11 +103,25 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
     return " ".join([f"of model {name!r} {requested} is served. Served are: {known}.", *reasons])
 
 
+def not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:
+    """Returns the error for a model or version that does not answer; see `not_served_message`."""
+    refused = [refusal for number, refusal in state.failed.items() if version in (None, number)]
+    for refusal in refused:
+        if refusal.temporary:
+            return UnavailableError(refusal.reason)
+    wrong = refused or (version is None and state.problem)
+    return (RefusedError if wrong else UnknownModelError)(not_served_message(name, version, state))
+
+
+def readable(text: str) -> str:
+    """Returns a text with everything escaped that is not UTF-8, as in the names of files and in damaged files."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def error_reason(error: Exception) -> str:
     """Returns an error as one line; errors from other packages are prefixed with their type."""
     reason = str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
-    # Names and file contents may not be valid text.
-    return _shortened(reason.encode(errors="backslashreplace").decode())
+    return _shortened(readable(reason))
 
 
 def _shortened(reason: str) -> str:

@@ -51,7 +51,12 @@ class JsonFormatter(logging.Formatter):
             line["request_id"] = answering
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:
+            # An integer of more than 64 bits, or a name that is not UTF-8: a line must not end the request it is about.
+            escaped = {name: str(value).encode(errors="backslashreplace").decode() for name, value in line.items()}
+            return orjson.dumps(escaped).decode()
 
 
 @lru_cache(1)

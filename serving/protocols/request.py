@@ -11,7 +11,7 @@ import orjson
 
 from serving import rows
 from serving.errors import LimitError, RequestError
-from serving.manifest import Manifest
+from serving.manifest import LARGEST_VERSION, Manifest
 
 # Default limit of images in a request.
 IMAGES = 256
@@ -56,12 +56,12 @@ def parse_version(text: str | None) -> int | None:
         The number; None is the newest version.
 
     Raises:
-        RequestError: it is not a number.
+        RequestError: it is not a number, or too large.
     """
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise RequestError(f"a version is a positive integer. Received: {text!r}.")
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= LARGEST_VERSION):
+        raise RequestError(f"a version is a positive integer up to {LARGEST_VERSION}. Received: {text!r}.")
     return int(text) or None
 
 

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from serving.errors import LimitError, RequestError
 from serving.inputs import Tensor
-from serving.manifest import ENCODED, SIGNATURE, Manifest
+from serving.manifest import ENCODED, LARGEST_VERSION, SIGNATURE, Manifest
 from serving.messages import tf_serving as messages
 from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
 
@@ -80,6 +80,9 @@ def statuses(versions: Iterable[tuple[int, str, str]]) -> bytes:
     """
     response = messages.GetModelStatusResponse()
     for number, state, reason in versions:
+        if number > LARGEST_VERSION:
+            # It was refused, and the message has no room for its number.
+            continue
         one = response.model_version_status.add(version=number, state=state)
         # FAILED_PRECONDITION.
         one.status.error_code = 9 if state == "END" else 0

@@ -47,6 +47,14 @@ def test_a_version_exists_once_its_manifest_is_there(remote, content):
     assert files_of(remote.copy / "tiny" / "2") == second
 
 
+def test_a_number_that_is_too_large_is_refused(remote, content):
+    remote.upload(make_version(content, 1), "tiny/1")
+    remote.upload(make_version(content, 2**63), f"tiny/{2**63}")
+    reason = remote.check().refused["tiny"][2**63]
+    assert reason.startswith(f"a version's number is at most {2**63 - 1}")
+    assert remote.copied() == [1]
+
+
 def test_what_has_not_changed_is_not_read_again(remote, content, reads):
     remote.upload(make_version(content, 1), "tiny/1")
     remote.put("tiny/release.json", b'{"versions": [1]}')

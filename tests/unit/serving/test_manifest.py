@@ -43,6 +43,22 @@ def test_fields_of_a_later_writer_are_ignored(version):
     assert read(version).version == 1
 
 
+@pytest.mark.parametrize("number", [0, 2**63])
+def test_numbers_beyond_64_bits_are_refused(version, number):
+    path = version / NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": number}))
+    with pytest.raises(ModelError, match="is damaged: version: Input should be"):
+        read(version)
+
+
+def test_a_measurement_of_the_saved_model_is_required(version):
+    parity = json.loads((version / NAME).read_text())["parity"]
+    del parity["saved_model"]
+    change(version, parity=parity)
+    with pytest.raises(ModelError, match="the parity of the SavedModel is missing"):
+        read(version)
+
+
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b", "./labels.txt"])
 def test_files_outside_the_folder_are_refused(version, name):
     files = json.loads((version / NAME).read_text())["files"]

@@ -17,7 +17,7 @@ def test_the_newest_version_is_by_number_not_by_name(version):
     assert find(version.parent) == version.parent / "10"
 
 
-@pytest.mark.parametrize("name", [".export-12", "0", "03", "-1", "1a", "²", "latest"])
+@pytest.mark.parametrize("name", [".export-12", "0", "03", "-1", "1a", "²", "latest", f"{2**63}", "9" * 20])
 def test_other_names_are_not_versions(version, name):
     shutil.copytree(version, version.parent / name)
     assert versions(version.parent) == [1]

@@ -49,6 +49,11 @@ def test_versions_count_up_from_one(model):
     assert (model / "2" / manifest.NAME).read_text() == "manifest 2"
 
 
+def test_numbers_that_are_too_large_are_ignored(model):
+    (model / "20261128134127123456" / manifest.NAME).write_bytes(b"of another program")
+    assert [export(model), export(model)] == [1, 2]
+
+
 def test_a_path_stays_what_it_is(tmp_path):
     assert export(tmp_path) == 1
     with exported_to(None) as to:

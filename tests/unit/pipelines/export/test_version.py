@@ -29,6 +29,9 @@ def test_the_next_number_is_above_all_others(tmp_path):
     (tmp_path / "7").mkdir()
     (tmp_path / "0012").write_text("a file")
     (tmp_path / "latest").mkdir()
+    # Timestamps that no version may have as a number, and the last that may.
+    for number in (2**63 - 1, 2**63, 20261128134127123456):
+        (tmp_path / str(number)).mkdir()
     assert make(tmp_path) == 13
 
 

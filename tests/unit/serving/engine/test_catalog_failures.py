@@ -1,5 +1,6 @@
 """Failures that a catalog survives: versions, folders and repositories that cannot be read."""
 
+import os
 from itertools import pairwise
 
 import pytest
@@ -92,6 +93,44 @@ def test_a_model_whose_only_version_is_bad_serves_none(root):
         made.statuses("cats", 2)
 
 
+@pytest.mark.parametrize("number", [2**63, 20261128134127123456])
+def test_a_number_that_is_too_large_is_refused_and_the_version_before_it_serves(root, catalog, caplog, number):
+    catalog._open = lambda folder: pytest.fail(f"{folder} is no version")
+    (root / "digits" / str(number)).mkdir()
+    (root / "cats" / str(number)).mkdir(parents=True)
+    for _ in range(3):
+        catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert states(catalog) == {number: "failed", 2: "available"}
+    assert catalog.models()["cats"].problem == ""
+    with pytest.raises(RefusedError, match=f"Version {number} was refused: a version's number is at most {2**63 - 1}"):
+        catalog.find("cats")
+    assert [record.getMessage() for record in caplog.records] == ["version refused"] * 2
+    (root / "digits" / str(number)).rmdir()
+    (root / "cats" / str(number)).rmdir()
+    catalog.refresh()
+    assert states(catalog) == {2: "available"}
+    assert "cats" not in catalog.models()
+
+
+def test_a_folder_whose_name_is_not_text_is_logged_once(root, catalog, caplog):
+    folder = root / os.fsdecode(b"caf\xe9")
+    try:
+        (folder / "1").mkdir(parents=True)
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    for _ in range(3):
+        catalog.refresh()
+    assert catalog.names() == ["digits"]
+    (logged,) = caplog.records
+    assert (logged.getMessage(), logged.folder) == ("model folder ignored", rf"{root}/caf\udce9")
+    assert "not UTF-8" in logged.why
+    folder.rename(root / "coffee")
+    catalog.refresh()
+    assert catalog.names() == ["coffee", "digits"]
+    assert sorted(catalog.models()) == ["coffee", "digits"]
+
+
 @pytest.mark.parametrize(
     "error",
     [MemoryError(), RecursionError("too deep"), RuntimeError("ONNX"), KeyError("x"), OSError(5, "I/O error")],
@@ -177,14 +216,14 @@ def test_a_model_stays_in_service_when_an_empty_folder_replaces_its_own(root, ca
 
 
 def test_an_unreadable_folder_does_not_affect_others(root, catalog, monkeypatch, caplog):
-    listed = catalogs.repository.versions
+    listed = catalogs.repository.listed
 
-    def versions(folder):
+    def fail(folder):
         if folder.name == "digits":
             raise PermissionError(13, "Permission denied")
         return listed(folder)
 
-    monkeypatch.setattr(catalogs.repository, "versions", versions)
+    monkeypatch.setattr(catalogs.repository, "listed", fail)
     (root / "zebras" / "1").mkdir(parents=True)
     for _ in range(3):
         catalog.refresh()

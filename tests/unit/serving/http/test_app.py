@@ -298,6 +298,22 @@ def test_the_endpoint_is_live_before_it_has_loaded_anything(version, monkeypatch
         assert client.get("/v2/models/tiny/ready").status_code == 200
 
 
+def test_a_number_that_is_too_large_is_listed_everywhere_and_nothing_fails(client, version):
+    shutil.copytree(version, version.with_name("9" * 20))
+    eventually(lambda: len(client.get("/v1/models").json()["statuses"]["tiny"]) == 2)
+    refused, _ = client.get("/v1/models").json()["statuses"]["tiny"]
+    assert (refused["version"], refused["state"]) == ("9" * 20, "END")
+    assert f"at most {2**63 - 1}" in refused["status"]["error_message"]
+    assert 'highway_version_refused{model="tiny",reason="a version\'s number is at most' in client.get("/metrics").text
+    assert "9" * 20 in client.get("/models").json()[0]["failed"]
+    assert client.post("/v2/repository/index").json()[0]["version"] == "9" * 20
+    raw = {"content-type": "application/octet-stream"}
+    assert client.post("/predict/tiny", content=IMAGES.tobytes(), headers=raw).json()["version"] == 1
+    answer = client.get(f"/v2/models/tiny/versions/{2**63}")
+    assert (answer.status_code, f"up to {2**63 - 1}" in answer.json()["error"]) == (400, True)
+    assert client.get(f"/v2/models/tiny/versions/{2**63 - 1}").status_code == 404
+
+
 def test_refused_versions_are_reported_with_the_reason(client, version):
     bad = version.parent / "2"
     shutil.copytree(version, bad)

@@ -2,6 +2,8 @@ import json
 import logging
 import sys
 
+import pytest
+
 from serving.http.logs import JsonFormatter
 
 
@@ -17,6 +19,13 @@ def test_a_line_has_the_given_fields():
         "time": "1970-01-01T00:00:00.007Z", "level": "info", "message": "version 2", "model": "digits",
         "path": "b'odd'",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", [2**64, "caf\udce9", {(1, 2): 3}])
+def test_a_line_is_written_whatever_it_holds(odd):
+    found = line(msg="refused", model="digits", odd=odd)
+    assert (found["message"], found["model"]) == ("refused", "digits")
+    assert found["odd"] == str(odd).replace("\udce9", r"\udce9")
 
 
 def test_an_exception_keeps_its_trace():

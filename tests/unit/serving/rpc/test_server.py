@@ -171,6 +171,14 @@ def test_tf_serving(served, expected):
     assert (image.dtype, [dim.size for dim in image.tensor_shape.dim]) == (4, [-1, 4, 3, 1])
 
 
+def test_a_number_that_is_too_large_is_left_out_of_statuses(served, version):
+    version.with_name(str(2**63)).mkdir()
+    eventually(lambda: len(served.http.get("/v1/models").json()["statuses"]["tiny"]) == 2)
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "tiny"
+    assert [one.version for one in served.models.GetModelStatus(request).model_version_status] == [1]
+
+
 def error(function, request, **options):
     with pytest.raises(grpc.RpcError) as raised:
         function(request, **options)
