@@ -81,7 +81,7 @@ class Client:
         attempts: int = 5,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"X-API-Key": api_key} if api_key else {}
+        headers = {"X-API-Key": api_key.strip()} if api_key else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
@@ -199,16 +199,17 @@ class Client:
 
 
 def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
+    # The endpoint's messages about an image have its name.
+    name = f"image {number + 1}"
     if isinstance(image, bytes | bytearray | memoryview):
-        return str(number), bytes(image)
+        return name, bytes(image)
     if isinstance(image, Image.Image):
-        return str(getattr(image, "filename", "")) or str(number), _png(image, number)
+        return str(getattr(image, "filename", "")) or name, _png(image, number)
     if isinstance(image, np.ndarray):
-        return str(number), _png(_to_image(image, number), number)
+        return name, _png(_to_image(image, number), number)
     if not isinstance(image, str | os.PathLike):
         raise ClientError(
-            f"image {number + 1} is {_shown(image)}. Expected a path, the content of a file, a Pillow image, "
-            "or an array of uint8."
+            f"{name} is {_shown(image)}. Expected a path, the content of a file, a Pillow image, or an array of uint8."
         )
     path = Path(image)
     try:

@@ -1,5 +1,10 @@
 """Errors of model versions, images and requests."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class ServingError(Exception):
     """One message without a stack trace: what happened, what was expected, what to do."""
@@ -67,3 +72,10 @@ class BusyError(ServingError):
     def __init__(self, message: str, after: float) -> None:
         self.after = max(after, 0.1)
         super().__init__(f"{message} Try again in {self.after:.1f} s.")
+
+
+def first_fault(error: "ValidationError") -> tuple[str, str]:
+    """Returns the place and the message of the first fault that pydantic found; the place of all of it is empty."""
+    first = error.errors()[0]
+    # The prefix is pydantic's, of the messages that validators raise.
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

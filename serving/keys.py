@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class KeysError(ServingError):
-    """A file of keys is missing, or a line of it is invalid."""
+    """A key is invalid, or a file of keys is missing, or a line of it is invalid."""
 
 
 class Keys:
@@ -35,7 +35,7 @@ class Keys:
         path: the file.
 
     Raises:
-        KeysError: the file is missing or invalid.
+        KeysError: the key is empty or not UTF-8, or the file is missing or invalid.
 
     Example:
         keys = Keys("secret")
@@ -47,7 +47,7 @@ class Keys:
         self._path = path
         # A keyed digest: how long a look-up takes reveals nothing about the keys.
         self._secret = secrets.token_bytes(32)
-        self._only = {} if only is None else {self._digest(only.encode()): ONLY}
+        self._only = {} if only is None else {self._digest(_encoded(only)): ONLY}
         self._names, self._stamp = self._only, path and _stamp(path)
         if path is not None:
             self._names = self._only | self._read(path)
@@ -139,6 +139,17 @@ class RateLimit:
         accepted = left >= 1
         self._left[name] = left - accepted, now
         return 0.0 if accepted else (1 - left) / self.rate
+
+
+def _encoded(key: str) -> bytes:
+    """Returns a key as bytes, without the newline at the end of a variable that was set from a file."""
+    try:
+        found = key.strip().encode()
+    except UnicodeEncodeError:
+        raise KeysError("the key that clients must send is not UTF-8 text. Set HIGHWAY_API_KEY to another.") from None
+    if not found:
+        raise KeysError("the key that clients must send is empty. Set HIGHWAY_API_KEY to one, or leave it out.")
+    return found
 
 
 def _stamp(path: Path) -> object:

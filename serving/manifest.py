@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from serving import regular_files, signature
-from serving.errors import ModelError
+from serving.errors import ModelError, first_fault
 from serving.inputs import INPUT, ROW, AnyInput, Column, Input, RowInput, Tensor
 from serving.measurements import Count, Int8, ManifestPart, Parity
 
@@ -330,5 +330,5 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
             raise ModelError(
                 f"{path} has format {first['input']}, this program reads formats {known}. Update it, or export again."
             ) from error
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ModelError(f"{path} is damaged: {where}: {first['msg']}. Export the model again.") from error
+        where, fault = first_fault(error)
+        raise ModelError(f"{path} is damaged: {where or 'the file'}: {fault}. Export the model again.") from error

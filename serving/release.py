@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from serving import regular_files, repository
-from serving.errors import ModelError
+from serving.errors import ModelError, first_fault
 from serving.manifest import LARGEST_VERSION
 
 NAME = "release.json"
@@ -99,6 +99,7 @@ def parse(content: bytes, path: str) -> Release:
     try:
         return Release.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ModelError(f"{path} is damaged: {where}: {first['msg']}. Write it with `highway release`.") from error
+        where, fault = first_fault(error)
+        raise ModelError(
+            f"{path} is damaged: {where or 'the file'}: {fault}. Write it with `highway release`."
+        ) from error

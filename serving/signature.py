@@ -25,6 +25,8 @@ SIZE = 64
 MANIFEST = 2**26
 # Maximum size of a key file in bytes.
 _KEY = 2**16
+# Variable with the passphrase of a signing key.
+PASSPHRASE = "HIGHWAY_SIGNING_PASSPHRASE"
 _MAKE = "Make one with `openssl genpkey -algorithm ed25519 -out signing.pem`."
 _TAKE = "Take it from the private one with `openssl pkey -in signing.pem -pubout -out signing.pub`."
 
@@ -49,12 +51,19 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    content = _read(path)
+    if b"PUBLIC KEY" in content and b"PRIVATE KEY" not in content:
+        raise KeyFileError(f"{path} holds no private key, but a public one. Give the private key that it belongs to.")
+    encrypted = b"ENCRYPTED" in content
+    if encrypted and passphrase is None:
+        raise KeyFileError(f"{path} is encrypted. Set {PASSPHRASE} to its passphrase.")
+    if passphrase is not None and b"PRIVATE KEY" in content and not encrypted:
+        raise KeyFileError(f"{path} is not encrypted, and {PASSPHRASE} is set. Unset it, or name the encrypted key.")
     try:
-        key = load_pem_private_key(_read(path), passphrase)
-    except TypeError as error:
-        # A passphrase for an unencrypted key, or none for an encrypted one.
-        raise KeyFileError(f"{path} cannot be used: {error}. Check its passphrase.") from None
+        key = load_pem_private_key(content, passphrase if encrypted else None)
     except Exception as error:
+        if encrypted:
+            raise KeyFileError(f"{path} cannot be decrypted ({error}). Check the passphrase in {PASSPHRASE}.") from None
         raise KeyFileError(f"{path} holds no private key in PEM that can be read ({error}). {_MAKE}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{path} is a key of another kind. Expected Ed25519. {_MAKE}")
@@ -132,6 +141,11 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
 
     path = folder / NAME
     try:
+        if (size := regular_files.size(path)) != SIZE:
+            raise ModelError(
+                f"{path} has {size:,} bytes and is no signature, which has {SIZE}. Copy the version again from "
+                "where it was signed, or sign it again there."
+            )
         signature = regular_files.read(path, SIZE)
     except FileNotFoundError:
         raise ModelError(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.core.errors import UserError
 from pipelines.core.url import Url
+from serving.errors import first_fault
 
 Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -63,9 +64,8 @@ def read(path: Path | Url, kind: type[Data]) -> Data:
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
+        where, fault = first_fault(error)
         raise UserError(
-            f"{path} is damaged or of another version: {where}: {first['msg']}. Restore it from a copy, or use the "
-            "version that wrote it."
+            f"{path} is damaged or of another version: {where or 'the file'}: {fault}. Restore it from a copy, or use "
+            "the version that wrote it."
         ) from error

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import keras
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-PASSPHRASE = "HIGHWAY_SIGNING_PASSPHRASE"
-
 
 def export(
     path: Path,
@@ -193,9 +191,9 @@ def _described(shape: Sequence[int], labels: Sequence[str], multi_label: bool) -
 
 
 def _key(path: Path | None) -> "Ed25519PrivateKey | None":
-    passphrase = os.environ.get(PASSPHRASE)
+    passphrase = os.environ.get(signature.PASSPHRASE)
     try:
-        return signature.private_key(path, passphrase.encode() if passphrase else None) if path else None
+        return signature.private_key(path, os.fsencode(passphrase) if passphrase else None) if path else None
     except ServingError as error:
         raise UserError(str(error)) from error
 

@@ -10,7 +10,7 @@ from pipelines.core.files import write_text
 from pipelines.core.url import Location, Url, is_url, read_all
 from serving import release as releases
 from serving import repository, stored_version, stores
-from serving.errors import ServingError
+from serving.errors import ServingError, first_fault
 from serving.release import Release
 from serving.tf_serving import configuration
 
@@ -130,4 +130,4 @@ def _wanted(
     try:
         return Release(versions=tuple(sorted(set(served))), labels=named)
     except ValidationError as error:
-        raise UserError(f"{error.errors()[0]['msg']}. Name all versions to be served with --versions.") from None
+        raise UserError(f"{first_fault(error)[1]}. Name all versions to be served with --versions.") from None

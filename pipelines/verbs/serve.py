@@ -117,7 +117,8 @@ def _options(given: Arguments) -> "EndpointOptions":
     same = given.model_dump(exclude={"models", "key", "origins", "quiet"})
     return EndpointOptions(
         **same,
-        models=given.models if is_url(given.models) else Path(given.models),
+        # The path of an empty text would be the current folder.
+        models=Path(given.models) if given.models and not is_url(given.models) else given.models,
         key=None if given.key == "none" else os.environ.get(API_KEY) or None,
         admit_everyone=given.key == "none",
         origins=tuple(origin for origin in given.origins if origin != "none") if given.origins else None,

@@ -1,6 +1,7 @@
 """Options of an endpoint, checked when they are made. Imports nothing large, because workers are forked afterwards."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,9 @@ from serving.errors import ServingError
 
 # Names under which this machine reaches itself.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# A site as browsers send it, and a name in a Host header without its port; IPv6 has colons.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([^\s/:?#@\[\]A-Z]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
+_HOST = re.compile(r"[^\s/:?#@\[\]]+|[0-9A-Fa-f:.]+")
 
 
 class EndpointError(ServingError):
@@ -22,7 +26,8 @@ class EndpointOptions:
     """Options of an endpoint. `highway serve` has them too, and its help says more about each.
 
     Raises:
-        EndpointError: they leave open who may use the endpoint, or name no server to use as backend.
+        EndpointError: they leave open who may use the endpoint, or name something that cannot be served, no site or
+            machine, or no server to use as backend.
 
     Example:
         EndpointOptions(models=Path("models"), host="0.0.0.0", key="secret", origins=())
@@ -76,7 +81,9 @@ class EndpointOptions:
     """Ed25519 public keys, one of which must have signed each version; without any, unsigned versions are served."""
 
     def __post_init__(self) -> None:
-        """Checks who may use the endpoint, and the address of its backend."""
+        """Checks what is served, who may use the endpoint, and the address of its backend."""
+        self._check_models()
+        self._check_names()
         self._check_access()
         self._check_address()
 
@@ -90,6 +97,30 @@ class EndpointOptions:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    def _check_models(self) -> None:
+        given = str(self.models)
+        if not given:
+            raise EndpointError("the model repository has an empty name. Name a folder, or leave it out for `models`.")
+        if given.lower().startswith(("http://", "https://")):
+            raise EndpointError(
+                f"{given} is a web address, not a bucket. Name a folder, or a bucket, such as s3://BUCKET/models or "
+                "gs://BUCKET/models."
+            )
+
+    def _check_names(self) -> None:
+        for origin in self.origins or ():
+            if not (origin == "*" or _ORIGIN.fullmatch(origin)):
+                raise EndpointError(
+                    f"--origins has {origin!r}, which no browser sends. Expected a scheme, a name in lower case and "
+                    "perhaps a port, such as https://example.org or http://localhost:3000."
+                )
+        for host in self.hosts:
+            if not _HOST.fullmatch(host):
+                raise EndpointError(
+                    f"--hosts has {host!r}, which is no name of a machine. Expected one without scheme and port, such "
+                    "as digits.example.org."
+                )
 
     def _check_access(self) -> None:
         if self._is_local():

@@ -1,5 +1,6 @@
 """Starts an endpoint: checks its files, takes its ports, and serves in this process or in workers."""
 
+import errno
 import faulthandler
 import os
 import socket
@@ -243,9 +244,11 @@ def _address_in_use(host: str, port: int, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EndpointError(
-            f"cannot listen on {host} port {port}: {error.strerror}. Choose another with {option}."
-        ) from error
+        # Otherwise this machine does not have the address, or there is no such name.
+        option = option if error.errno in {errno.EADDRINUSE, errno.EACCES} else "--host"
+        # Python adds the address.
+        why = str(error.strerror).partition(" (while attempting")[0]
+        raise EndpointError(f"cannot listen on {host} port {port}: {why}. Choose another with {option}.") from error
 
 
 def _shown(listening: socket.socket) -> str:

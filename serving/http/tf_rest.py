@@ -8,6 +8,7 @@ from serving.engine.backends import ServedVersion, complete, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
 from serving.engine.status import VersionStatus
+from serving.errors import RequestError
 from serving.http.middleware import record_of
 from serving.http.openapi import JSON, LISTED, PREDICT_BODY, PREDICTED, SIGNATURES, STATUSES, operation
 from serving.inputs import Tensor
@@ -63,6 +64,10 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
     async def metadata(request: Request) -> dict[str, object]:
         return _metadata(finder(catalog, request)().manifest)
 
+    async def unserved(request: Request) -> Response:
+        method = request.path_params["method"][:64]
+        raise RequestError(f"there is no method {method!r}. Expected: POST to a path that ends in :predict.")
+
     for path in _PATHS:
         # The longest first: a path parameter matches everything up to the next slash.
         routes.add_api_route(
@@ -73,6 +78,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
             path + "/metadata", metadata, summary="Signatures", openapi_extra=operation(SIGNATURES, path)
         )
         routes.add_api_route(path, status, summary="States of versions", openapi_extra=operation(STATUSES, path))
+        routes.add_api_route(path + ":{method}", unserved, methods=["POST"], include_in_schema=False)
     return routes
 
 

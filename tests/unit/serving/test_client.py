@@ -47,6 +47,14 @@ def made(*answers, url="http://here", **options):
     return Client(url, transport=httpx.MockTransport(endpoint), **options), endpoint
 
 
+def test_images_without_a_name_are_numbered_as_in_messages(waits):
+    client, endpoint = made(200, api_key="k\n")
+    client.predict("digits", [b"first", np.zeros((2, 2), np.uint8), Image.new("L", (2, 2))])
+    (request,) = endpoint.requests
+    assert re.findall(rb'filename="([^"]*)"', request.content) == [b"image 1", b"image 2", b"image 3"]
+    assert request.headers["x-api-key"] == "k"
+
+
 def test_a_request_and_its_answer(waits, tmp_path):
     (tmp_path / "a.png").write_bytes(b"first")
     client, endpoint = made(200, url="http://here/below", api_key="k")
@@ -86,7 +94,7 @@ def test_images_of_all_kinds(waits, tmp_path):
     expected = [pixels] * 3 + [np.rot90(pixels, -1), np.repeat(grey[..., None], 3, -1), pixels, grey, grey]
     found = sent(endpoint.requests[0])
     # The image that was opened from the path has its name.
-    assert list(found) == [str(path), "1", "3", "4", "5", "6", "7"]
+    assert list(found) == [str(path), *(f"image {number}" for number in (2, 4, 5, 6, 7, 8))]
     for one, other in zip(found.values(), expected[:2] + expected[3:], strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -33,6 +33,18 @@ def test_keys_have_names(file):
     assert Keys().find(b"") is None
 
 
+@pytest.mark.parametrize("only", ["secret\n", "secret\r\n", " secret "])
+def test_space_around_the_key_of_the_environment_is_no_part_of_it(only):
+    assert Keys(only).find(b"secret") == "default"
+
+
+@pytest.mark.parametrize(("only", "said"), [("s\udcff", "not UTF-8"), ("", "is empty"), (" \n", "is empty")])
+def test_a_key_that_no_client_can_send_is_refused(only, said):
+    with pytest.raises(KeysError, match=rf"the key that clients must send .*{said}.* Set HIGHWAY_API_KEY to") as error:
+        Keys(only)
+    error.value.args[0].encode()
+
+
 def test_a_key_is_rotated_without_a_restart(file, caplog):
     caplog.set_level(logging.INFO)
     keys = Keys(None, file)

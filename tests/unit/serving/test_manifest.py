@@ -71,7 +71,7 @@ def test_the_onnx_file_must_be_listed(version):
     files = json.loads((version / NAME).read_text())["files"]
     del files["model.onnx"]
     change(version, files=files)
-    with pytest.raises(ModelError, match=r"model\.onnx must be among the files"):
+    with pytest.raises(ModelError, match=r"is damaged: files: model\.onnx must be among the files"):
         read(version)
 
 

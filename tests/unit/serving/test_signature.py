@@ -63,10 +63,17 @@ def test_a_version_signed_by_another_key_is_refused(signed, other):
         open_model(signed, trusted=[public_key(other.with_suffix(".pub"))])
 
 
-@pytest.mark.parametrize("damaged", [b"", bytes(64), bytes(65)])
-def test_a_damaged_signature_is_refused(signed, trusted, damaged):
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (b"", "has 0 bytes and is no signature, which has 64"),
+        (bytes(64), "not a signature of its manifest"),
+        (bytes(65), "has 65 bytes and is no signature, which has 64"),
+    ],
+)
+def test_a_damaged_signature_is_refused(signed, trusted, damaged, said):
     (signed / signature.NAME).write_bytes(damaged)
-    with pytest.raises(ModelError, match=r"manifest\.json\.sig"):
+    with pytest.raises(ModelError, match=rf"manifest\.json\.sig {said}|manifest\.json\.sig is {said}"):
         open_model(signed, trusted=trusted)
 
 
@@ -101,9 +108,17 @@ def test_an_encrypted_key_needs_its_passphrase(tmp_path):
         tmp_path / "secret.pem", Ed25519PrivateKey.generate(), serialization.BestAvailableEncryption(PASSPHRASE)
     )
     assert private_key(path, PASSPHRASE)
-    for passphrase in (None, b"wrong"):
-        with pytest.raises(KeyFileError, match=r"secret\.pem"):
+    for passphrase, said in (
+        (None, "is encrypted. Set HIGHWAY_SIGNING_PASSPHRASE to its passphrase"),
+        (b"wrong", "cannot be decrypted .* Check the passphrase in HIGHWAY_SIGNING_PASSPHRASE"),
+    ):
+        with pytest.raises(KeyFileError, match=rf"secret\.pem {said}"):
             private_key(path, passphrase)
+
+
+def test_a_passphrase_of_a_key_without_one_is_refused(key):
+    with pytest.raises(KeyFileError, match=r"signing\.pem is not encrypted, and HIGHWAY_SIGNING_PASSPHRASE is set"):
+        private_key(key, PASSPHRASE)
 
 
 def test_other_keys_are_refused_by_name(tmp_path, key):
@@ -114,11 +129,11 @@ def test_other_keys_are_refused_by_name(tmp_path, key):
         public_key(curve.with_suffix(".pub"))
     with pytest.raises(KeyFileError, match="does not belong on an endpoint"):
         public_key(key)
-    with pytest.raises(KeyFileError, match="holds no private key"):
+    with pytest.raises(KeyFileError, match=r"holds no private key, but a public one\. Give the private key"):
         private_key(key.with_suffix(".pub"))
     (tmp_path / "text").write_text("no key")
     for read in (private_key, public_key):
         with pytest.raises(KeyFileError, match="text holds no"):
             read(tmp_path / "text")
-        with pytest.raises(KeyFileError, match="missing cannot be read: No such file"):
+        with pytest.raises(KeyFileError, match=r"^the key .*missing cannot be read: No such file"):
             read(tmp_path / "missing")

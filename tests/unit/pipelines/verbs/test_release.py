@@ -102,6 +102,7 @@ def test_labels_that_are_not_named_stay(model, capsys):
         (("--labels", "stable"), "a label is LABEL=VERSION"),
         (("--labels", "stable=x"), "a label is LABEL=VERSION"),
         (("--labels", "stable=1", "--versions", 2), "not among the versions"),
+        (("--labels", "stable=7", "--versions", 1), "error: label stable is of version 7, which is not among"),
         (("--newest", "--versions", 1), "Leave out"),
     ],
 )

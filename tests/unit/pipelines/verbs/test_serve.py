@@ -58,6 +58,12 @@ def test_trust_needs_a_key(tmp_path):
             serve.main([str(tmp_path), "--trust", path])
 
 
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="the model repository has an empty name"):
+        serve.main(["", "--port", "0"])
+
+
 def test_a_public_address_requires_a_decision_about_access(monkeypatch):
     def access(*words):
         options = serve._options(given(*words))

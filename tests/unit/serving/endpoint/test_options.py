@@ -33,3 +33,38 @@ def test_a_server_as_backend_needs_an_address_and_no_other_backend_has_one():
         EndpointOptions(models=MODELS, address="a:8500")
     with pytest.raises(EndpointError, match=r"TF Serving would have to read s3://bucket/models too"):
         EndpointOptions(models="s3://bucket/models", backend="tf-serving", address="a:8500")
+
+
+@pytest.mark.parametrize(("models", "said"), [("", "has an empty name"), ("http://localhost:9/x", "is a web address")])
+def test_what_is_no_repository_is_refused(models, said):
+    with pytest.raises(EndpointError, match=said):
+        EndpointOptions(models=models)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["not a url", "example.org", "https://", "https://a.org/", "https://A.org", "https://a.org, https://b.org"],
+)
+def test_a_site_that_no_browser_sends_is_refused_by_name(origin):
+    with pytest.raises(EndpointError, match=f"--origins has '{origin}', which no browser sends"):
+        EndpointOptions(models=MODELS, origins=("https://a.org", origin))
+
+
+@pytest.mark.parametrize("host", ["a b", "", "http://a.org", "a.org:80", "[::1]", "a.org/below"])
+def test_a_name_that_no_machine_has_is_refused_by_name(host):
+    with pytest.raises(EndpointError, match=r"--hosts has '.*', which is no name of a machine") as error:
+        EndpointOptions(models=MODELS, hosts=("digits", host))
+    assert repr(host) in str(error.value)
+
+
+def test_names_and_sites_as_they_are_sent_are_taken():
+    origins = (
+        "*",
+        "https://a.org",
+        "http://localhost:3000",
+        "http://[::1]:80",
+        "http://10.0.0.1",
+        "chrome-extension://ab",
+    )
+    hosts = ("digits", "Digits.example.org", "10.0.0.1", "::1", "fe80::1", "my_service")
+    assert EndpointOptions(models=MODELS, origins=origins, hosts=hosts).hosts == hosts

@@ -62,6 +62,13 @@ def test_keys_and_ports_are_checked_before_anything_is_served(version, tmp_path)
         port = other.getsockname()[1]
         with pytest.raises(EndpointError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: .* another with --port"):
             serve(EndpointOptions(models=models, port=port))
+    # An address for documentation (RFC 5737), and a name that cannot exist (RFC 6761).
+    for host in ("192.0.2.1", "nowhere.invalid"):
+        with pytest.raises(EndpointError, match=rf"cannot listen on {host} port 0: .* another with --host\.") as error:
+            serve(EndpointOptions(models=models, host=host, port=0, admit_everyone=True, origins=()))
+        assert str(error.value).count(host) == 1
+    with pytest.raises(EndpointError, match="not UTF-8"):
+        serve(EndpointOptions(models=models, key="s\udcff"))
 
 
 def test_a_function_starts_an_endpoint(version):

@@ -314,6 +314,15 @@ def test_a_number_that_is_too_large_is_listed_everywhere_and_nothing_fails(clien
     assert client.get(f"/v2/models/tiny/versions/{2**63 - 1}").status_code == 404
 
 
+@pytest.mark.parametrize("path", ["", "/versions/1", "/labels/stable"])
+def test_other_methods_of_tf_serving_are_not_served(client, path):
+    answer = client.post(f"/v1/models/tiny{path}:classify", json={})
+    said = "there is no method 'classify'. Expected: POST to a path that ends in :predict."
+    assert (answer.status_code, answer.json()["error"]) == (400, said)
+    answer = client.post(f"/v1/models/tiny{path}", json={})
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+
+
 def test_refused_versions_are_reported_with_the_reason(client, version):
     bad = version.parent / "2"
     shutil.copytree(version, bad)
