@@ -82,7 +82,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS, side: int = SIDE, gr
         uint8 `[height, width, 4]`.
 
     Raises:
-        ImageError: it is not an image, damaged, animated, or too large.
+        ImageError: it is not an image, damaged, animated, too large, or of floating-point numbers.
         LimitError: there is not enough memory.
 
     Example:
@@ -191,6 +191,10 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
         raise ImageError(
             f"{name} has {image.width} x {image.height} pixels, more than the limit of {pixels:,}. "
             "Send a smaller image."
+        )
+    if image.mode == "F":
+        raise ImageError(
+            f"{name} has floating-point pixels, whose black and white are unknown. Save it with 8 or 16 bits."
         )
     # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not read, as
     # Pillow would go through a GIF of a million frames to its end.

@@ -55,6 +55,8 @@ SIGNATURE_FILES = "serving_bytes"
 ENCODED = "image_bytes"
 RGBA = "rgba"
 BOXES = "boxes"
+# Most digits that `picture.onnx` finds in an image.
+MOST_DIGITS = 16
 CROP = "crop"
 # Metadata of `picture.onnx`: length of an image's shorter side that is enough; see `serving.image_files.reduction`.
 SIDE = "side"

@@ -90,7 +90,7 @@ def scorer(model: keras.Model, outputs: Any, scores: ScoreSpec = None) -> Scorer
                 f"Received: scores={spec!r}, model.loss={getattr(model, 'loss', None)!r}"
             )
     if loss is None and spec not in (None, classification, probabilities):
-        return Scorer(_detached(spec), lambda y: y)
+        return Scorer(_detached(_matched(spec)), lambda y: y)
     if not hasattr(outputs, "shape"):
         raise ValueError(
             "A model with several outputs needs custom scores: pass a function of y and the outputs. "
@@ -159,6 +159,28 @@ def _loss_scorer(loss: Any, shape: tuple[int | None, ...]) -> Scorer:
         return check_labels(y, shape) if sparse else y
 
     return Scorer(_detached(scores), labels)
+
+
+def _matched(scores: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Wraps a function so that targets and outputs have the same rank, as in Keras.
+
+    `[batch]` and `[batch, 1]` would be broadcast to `[batch, batch]`, whose means are plausible scores.
+    """
+
+    def matched(y: Any, outputs: Any) -> Any:
+        if not (hasattr(y, "shape") and hasattr(outputs, "shape")):
+            return scores(y, outputs)
+        y, outputs = match_ranks(y, outputs)
+        found = scores(y, outputs)
+        for values in (found if isinstance(found, dict) else {"": found}).values():
+            if tuple(outputs.shape[1:]) == (1,) and len(values.shape) > 1 and values.shape[1] != 1:
+                raise ValueError(
+                    "Scores of a model with one output must be [batch] or [batch, 1]: targets and outputs, both "
+                    f"[batch, 1], were broadcast. Received: scores of shape {tuple(values.shape)}"
+                )
+        return found
+
+    return matched
 
 
 def _detached(scores: Callable[[Any, Any], Any]) -> Scores:

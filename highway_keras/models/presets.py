@@ -284,7 +284,8 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
     Args:
         name: one of `presets()`.
         weights: whether to load the trained weights that come with the package, for one of `pretrained()`; otherwise
-            they are new. Another number of `outputs` gets a new last layer.
+            they are new. Only `input_shape`, `dropout` and `outputs` may then be overridden; another number of
+            `outputs` gets a new last layer.
         **overrides: arguments that differ from the preset; None keeps the preset's. All nets accept `input_shape`,
             `outputs`, `width` (units, or filters of the first stage with the others in proportion; for twins, those of
             the highway net), `activation` and `dropout`. Convolutional nets accept `batch_normalization`, `stages` (see
@@ -321,6 +322,12 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
     for argument, value in wanted.items():
         if argument not in allowed:
             raise ValueError(f"'{name}' accepts the overrides {', '.join(allowed)}. Received: {argument}={value!r}")
+        # With another activation or pooling, the same weights would fit and compute something else.
+        if weights and argument not in ("input_shape", "outputs", "dropout"):
+            raise ValueError(
+                "With weights=True, only the overrides input_shape, outputs and dropout are accepted. "
+                f"Received: {argument}={value!r}"
+            )
     arguments = {**preset.arguments, **wanted}
     if "stages" in wanted:
         # The preset's width would scale them.

@@ -45,7 +45,7 @@ def draw_samples(data: str, config: Config | None, data_dir: Path | None, path: 
     per_class = 1 if config else STORED
     images, labels = _select(examples, len(info.labels), per_class)
     if config is None:
-        rows = [ImageRow("as stored" if row == 0 else "", images[:, row]) for row in range(STORED)]
+        rows = [ImageRow("as stored" if row == 0 else "", images[:, row]) for row in range(images.shape[1])]
     else:
         rows = _processed(images[:, 0], config, examples)
     names = class_names(info.labels)
@@ -105,13 +105,20 @@ def _processed(images: np.ndarray, config: Config, examples: Examples | Stream) 
 
 
 def _select(examples: Examples | Stream, classes: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
-    """Selects the first examples of up to ten evenly spaced classes: images [classes, per_class, ...], and classes."""
+    """Selects the first examples of up to ten evenly spaced classes.
+
+    Returns:
+        Images [classes, up to per_class, ...], and the classes.
+    """
     images, labels = _first(examples)
     # One row for each class, true for its examples.
     members = labels.T > 0 if labels.ndim == 2 else labels == np.arange(classes)[:, None]
-    common = np.flatnonzero(members.sum(axis=1) >= per_class)
+    counts = members.sum(axis=1)
+    # Small sets have fewer.
+    per_class = max(min(per_class, counts.max()), 1)
+    common = np.flatnonzero(counts >= per_class)
     if not len(common):
-        raise UserError(f"no class has {per_class} examples to draw.")
+        raise UserError("there is no training example to draw: every row of the table has no class.")
     shown = common[np.linspace(0, len(common) - 1, min(COLUMNS, len(common))).round().astype(int)]
     return np.stack([images[np.flatnonzero(members[label])[:per_class]] for label in shown]), shown
 

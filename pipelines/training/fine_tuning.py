@@ -17,6 +17,8 @@ from pipelines.core.url import Location, Url, fetch
 
 # The net before the first step, in the directory of a run that starts from another net.
 INITIAL = "initial.keras"
+# Fields of a layer's config that change what it computes from the same weights.
+_COMPUTING = ("activation", "gate_activation", "carry_gate", "padding", "strides", "pool_size", "dilation_rate")
 
 
 def assign(net: keras.Model, source: Location) -> str | None:
@@ -43,6 +45,12 @@ def assign(net: keras.Model, source: Location) -> str | None:
             f"the net in {path} has other layers than {net.name}: {_listed(theirs)}, not {_listed(ours)}. "
             "Choose the recipe that it was trained with, and the same --model fields."
         )
+    for wanted, given in zip(_computing(net), _computing(trained), strict=False):
+        if wanted != given:
+            raise UserError(
+                f"the net in {path} computes something else with the same weights: it has {given}, not {wanted}. "
+                "Choose the recipe that it was trained with, and the same --model fields."
+            )
     different = [layer for layer, other in zip(ours, theirs, strict=True) if _shapes(layer) != _shapes(other)]
     if different and different != ours[-1:]:
         first = different[0]
@@ -55,6 +63,17 @@ def assign(net: keras.Model, source: Location) -> str | None:
         if layer not in different:
             layer.set_weights(other.get_weights())
     return different[0].name if different else None
+
+
+def _computing(net: keras.Model) -> list[str]:
+    """Describes each layer but the last by what it computes, apart from weights; dropout only matters in training."""
+    described = []
+    for layer in net.layers[:-1]:
+        config = layer.get_config()
+        fields = {name: config[name] for name in _COMPUTING if name in config}
+        if not isinstance(layer, keras.layers.Dropout | keras.layers.InputLayer):
+            described.append(f"{type(layer).__name__}({', '.join(f'{name}={one!r}' for name, one in fields.items())})")
+    return described
 
 
 def _open(source: Location) -> tuple[keras.Model, Location]:

@@ -24,8 +24,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Turns an error into a response.
 OnError = Callable[[Request, Exception], Awaitable[Response]]
 
-# Open without a key: health, and the page, which then asks for the key.
-OPEN = ("/", "/v2/health/live", "/v2/health/ready")
+# Open without a key: health, and the page, which then asks for the key, with the description of the API that it links.
+OPEN = ("/", "/openapi.json", "/v2/health/live", "/v2/health/ready")
 # Values of `Content-Encoding`: without compression, and all.
 _PLAIN = (b"identity", b"")
 _CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS))

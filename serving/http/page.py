@@ -11,6 +11,7 @@ from fastapi.staticfiles import StaticFiles
 from serving.engine.backends import ServedVersion
 from serving.engine.catalog import Catalog
 from serving.errors import UnknownModelError
+from serving.http.middleware import record_of
 from serving.http.openapi import BINARY, operation
 from serving.manifest import ONNX, WEIGHTS
 from serving.schemas import ModelInput, ServedModel, VersionFacts
@@ -73,11 +74,13 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
         openapi_extra=operation({"image/png": {"schema": BINARY}}, text="A PNG file of the size of the net's input."),
     )
     async def sample(
+        request: Request,
         name: Annotated[str, InPath(description="Name of the model.")],
         version: Annotated[str, InPath(description="Number of the version.", pattern="^[0-9]{1,18}$")],
         number: Annotated[int, InPath(description="Number of the image, from 0.", ge=0)],
     ) -> Response:
-        samples = catalog.find(name, int(version)).samples
+        served = record_of(request).served = catalog.find(name, int(version))
+        samples = served.samples
         shown = [sample for sample in samples.shown if sample.png] if samples else []
         if number >= len(shown):
             raise UnknownModelError(f"version {version} of model {name!r} has {len(shown)} sample images, from 0 on.")

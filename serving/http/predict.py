@@ -35,7 +35,8 @@ _FILE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff[\xc0-\xfe]|GIF8[79]a|RIFF..
 class Query(BaseModel):
     """Query parameters."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    # A misspelt parameter would change nothing, without a word.
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
     version: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     """Number of the version; None is the newest in service."""
@@ -118,6 +119,9 @@ def _query(request: Request) -> Query:
         query = Query.model_validate(dict(request.query_params))
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(Query.model_fields)
+            raise RequestError(f"there is no query parameter {first['loc'][0]!r}. There are: {known}.") from None
         raise RequestError(f"query.{first['loc'][0]}: {first['msg']}.") from None
     if query.version is not None and query.label is not None:
         raise RequestError("give either a version or a label, not both.")

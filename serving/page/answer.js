@@ -32,7 +32,8 @@ export class Answer {
     this.part("source").textContent = "";
   }
 
-  show(target, answer, milliseconds) {
+  // Shows an answer; `most` is the largest gate of all cards.
+  show(target, answer, milliseconds, most) {
     const [prediction] = answer.predictions;
     this.section.classList.remove("empty", "old");
     this.#describe(target);
@@ -43,12 +44,12 @@ export class Answer {
     this.#notice(prediction.notice ?? answer.warnings?.join(" ") ?? "");
     // Of several digits, the net has seen each on its own, and the answer has only the class of each.
     this.part("inside").hidden = !said.share;
-    if (said.share) this.#showOne(target, answer);
+    if (said.share) this.#showOne(target, answer, most);
     else this.#showEach(prediction.segments);
     this.part("source").textContent = `Answered by version ${answer.version} in ${Math.round(milliseconds)} ms`;
   }
 
-  #showOne({ classes }, answer) {
+  #showOne({ classes }, answer, most) {
     const { top = [], labels = [top[0]?.label], seen } = answer.predictions[0];
     const byLabel = new Map(top.map((one) => [one.label, one.probability]));
     // A few classes have a fixed row each.
@@ -56,7 +57,7 @@ export class Answer {
     const shown = fixed ? classes : top.map((one) => one.label);
     this.#rows(shown).forEach((row, place) => fill(row, byLabel.get(shown[place]), labels.includes(shown[place])));
     if (seen) pixels(this.part("seen"), seen);
-    this.gates.show(answer, this.part("seen"));
+    this.gates.show(answer, this.part("seen"), most);
   }
 
   // Shows the class of each digit, from left to right.
@@ -69,6 +70,7 @@ export class Answer {
   // Marks the answer as outdated.
   showOld() {
     this.section.classList.add("old");
+    if (!this.section.classList.contains("empty")) this.part("source").textContent = "This was the answer before.";
   }
 
   #describe({ name, facts, columns, predicted, several }) {

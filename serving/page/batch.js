@@ -1,6 +1,7 @@
 // Several files at once, with a table of their answers.
 import { find, make } from "./dom.js";
-import { Refused, classify, verdict } from "./endpoint.js";
+import { Refused, classify, seconds, verdict } from "./endpoint.js";
+import { inMemory } from "./files.js";
 
 const PARALLEL = 4; // Requests at the same time.
 const card = find("batch");
@@ -13,11 +14,13 @@ export function onRow(show) {
     const place = event.target.closest("button")?.dataset.place;
     if (place !== undefined) show(files[place]);
   });
-  find("forget").addEventListener("click", () => {
-    run += 1;
-    files = [];
-    card.hidden = true;
-  });
+  find("forget").addEventListener("click", closeTable);
+}
+
+export function closeTable() {
+  run += 1;
+  files = [];
+  card.hidden = true;
 }
 
 // Classifies files, or those of the last call again, as by another version.
@@ -57,7 +60,7 @@ function row(file, place) {
 async function answer(target, file) {
   for (;;) {
     try {
-      const found = await classify(target, file, false);
+      const found = await classify(target, await inMemory(file), false);
       const [prediction] = found.answer.predictions;
       const { label, share } = verdict(prediction);
       return [
@@ -67,7 +70,7 @@ async function answer(target, file) {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       if (!error.after) return [make("td", { className: "wrong", colSpan: 2, textContent: error.message })];
-      await new Promise((done) => setTimeout(done, 1000 * error.after));
+      await seconds(error.after);
     }
   }
 }

@@ -14,6 +14,9 @@ let stream = null;
 export function onPhoto(take) {
   find("camera").addEventListener("click", open);
   find("cancel").addEventListener("click", close);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !video.hidden) close();
+  });
   find("shoot").addEventListener("click", async () => {
     const still = new OffscreenCanvas(video.videoWidth, video.videoHeight);
     still.getContext("2d").drawImage(video, 0, 0);
@@ -51,5 +54,5 @@ function close() {
 
 function show(live) {
   video.hidden = find("shutter").hidden = !live;
-  find("tools").hidden = live;
+  find("tools").hidden = find("keys").hidden = live;
 }

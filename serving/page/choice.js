@@ -32,6 +32,7 @@ export class Choice {
     this.models = [];
     this.states = {};
     this.known = "";
+    this.lost = ""; // A version to compare with that is not offered.
     const address = new URLSearchParams(location.search);
     const label = address.get("label");
     this.wanted = {
@@ -74,11 +75,14 @@ export class Choice {
     const { model: name, version: which } = this.wanted;
     const states = this.states[name];
     if (!name) return this.loading ? "" : "No model is served yet. Export one with `highway export`.";
-    if (this.first) return "";
+    const [other, missing] = this.lost.split("/");
+    if (this.first) {
+      return missing ? `Cannot compare with “${other}”, version ${missing}: it is not served, or takes another kind of input.` : "";
+    }
     if (!states) return this.loading ? "" : `There is no model “${name}” here. Choose another one.`;
     const number = which.startsWith("version=") ? which.slice("version=".length) : "";
     const state = states.find((one) => one.version === number);
-    if (number && !state) return `Model “${name}” has no version ${number}. Choose another one.`;
+    if (number && !state) return `Model “${name}” does not serve version ${number}. Choose another one.`;
     if (which.startsWith("label=") && this.models.some((one) => one.name === name)) {
       return `Model “${name}” has no label “${which.slice("label=".length)}”. Choose another version.`;
     }
@@ -91,6 +95,7 @@ export class Choice {
   #choose(change) {
     Object.assign(this.wanted, change);
     this.named = true;
+    this.lost = "";
     this.#show();
   }
 
@@ -107,7 +112,9 @@ export class Choice {
       each.versions.map((number) => [`${each.name}, version ${number}`, `${each.name}/${number}`]));
     const mine = this.first && `${this.first.name}/${this.first.facts.version}`;
     const offered = others.filter(([, value]) => value !== mine);
-    if (!this.loading && !offered.some(([, value]) => value === wanted.against)) wanted.against = "";
+    if (one && !this.loading && wanted.against && !offered.some(([, value]) => value === wanted.against)) {
+      [this.lost, wanted.against] = [wanted.against, ""];
+    }
     set(against, options([["nothing", ""], ...offered]), wanted.against);
     model.disabled = !names.length;
     version.disabled = !one;

@@ -1,4 +1,6 @@
 // The image to classify: strokes, or an image from a file, with an undo history.
+import { inMemory } from "./files.js";
+
 const WIDTH = 0.075; // Width of a stroke, as a fraction of the side.
 const REMEMBERED = 200; // Steps that can be undone.
 const WHOLE = { left: 0, top: 0, width: 1, height: 1 };
@@ -60,7 +62,8 @@ export class Drawing {
   }
 
   // Shows an image; the file itself is sent. `source` is its address, if it has one.
-  async show(file, source = "") {
+  async show(chosen, source = "") {
+    const file = await inMemory(chosen);
     // The endpoint may read formats that the browser cannot.
     const bitmap = await createImageBitmap(file).catch(() => null);
     const longest = bitmap ? Math.max(bitmap.width, bitmap.height) : 1;

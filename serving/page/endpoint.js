@@ -16,7 +16,7 @@ export const hasKey = () => Boolean(sessionStorage.getItem("key"));
 
 export const wanted = (classes) => Math.min(Math.max(classes.length, 1), SHOWN);
 
-// Returns the body of a response, as JSON unless `read` says otherwise.
+// Returns the body of a response, as JSON unless `read` says otherwise. Waits if the key may not send as often.
 export async function ask(path, options = {}, read = (response) => response.json()) {
   const key = sessionStorage.getItem("key");
   let response;
@@ -33,10 +33,18 @@ export async function ask(path, options = {}, read = (response) => response.json
   }
   form.hidden = true;
   if (response.ok) return read(response);
+  if (response.status === 429) {
+    await seconds(afterwards(response));
+    return ask(path, options, read);
+  }
   const { error } = await response.json().catch(() => ({}));
-  const after = response.status === 503 ? Number(response.headers.get("Retry-After")) || 1 : 0;
+  const after = response.status === 503 ? afterwards(response) : 0;
   throw new Refused(error ?? `The endpoint answered ${response.status}.`, response.status, after);
 }
+
+const afterwards = (response) => Number(response.headers.get("Retry-After")) || 1;
+
+export const seconds = (count) => new Promise((done) => setTimeout(done, 1000 * count));
 
 // Path and query of a prediction by a version, as `Choice` describes it.
 export function path(target, parameters) {

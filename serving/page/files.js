@@ -1,5 +1,15 @@
 // Images from files: chosen, dropped or pasted.
 import { find } from "./dom.js";
+import { Refused } from "./endpoint.js";
+
+// Returns a copy that stays as it is if the file on disk changes.
+export async function inMemory(file) {
+  try {
+    return new File([await file.arrayBuffer()], file.name, { type: file.type });
+  } catch {
+    throw new Refused(`${file.name} cannot be read. Has it been moved or changed, or is it a folder?`);
+  }
+}
 
 // Calls `take` with the files.
 export function onFiles(take) {

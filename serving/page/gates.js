@@ -22,23 +22,23 @@ export class Gates {
     this.part("map").hidden = true;
   }
 
-  // Shows the gates of the first prediction; `seen` is the canvas with the input of the net.
-  show(answer, seen) {
+  // Shows the gates of the first prediction; `seen` is the canvas with the input of the net. The axis reaches `most`.
+  show(answer, seen, most) {
     const [{ gates, maps }] = answer.predictions;
     this.answer = answer;
     this.seen = seen;
     this.part("route").hidden = !gates;
     this.part("map").hidden = !maps?.length;
-    if (gates) this.#showBars(gates, answer.layers);
+    if (gates) this.#showBars(gates, answer.layers, most);
     if (!maps?.length) return;
     const layer = this.part("layer");
     layer.max = maps.length;
     this.#showMap();
   }
 
-  #showBars(gates, names) {
+  #showBars(gates, names, end) {
     const most = Math.max(...gates);
-    const top = TOPS.find((one) => one >= most) ?? 1;
+    const top = TOPS.find((one) => one >= end) ?? 1;
     const strip = this.part("strip");
     strip.className = `strip ${gates.length <= FEW ? "few" : gates.length > MANY ? "many" : ""}`;
     const widest = names[gates.indexOf(most)];
@@ -70,7 +70,7 @@ export class Gates {
       context.fillStyle = `rgb(255 122 0 / ${most > least ? 0.9 * (gate - least) / (most - least) : 0})`;
       context.fillRect(x * across, y * down, across, down);
     }));
-    const range = `${percent(least)} to ${percent(most)} open`;
+    const range = most > least ? `${percent(least)} open (clear) to ${percent(most)} (orange)` : `${percent(most)} open everywhere`;
     this.part("which").textContent = name;
     this.part("range").textContent = range;
     canvas.setAttribute("aria-label", `${name}: ${range}`);

@@ -1,6 +1,6 @@
 // The page of the endpoint: takes an image or a row, sends it, and shows the answers. No library, no resources from other sites.
 import { Answer } from "./answer.js";
-import { classifyAll, onRow } from "./batch.js";
+import { classifyAll, closeTable, onRow } from "./batch.js";
 import { onPhoto } from "./camera.js";
 import { Choice } from "./choice.js";
 import { showCrop } from "./crop.js";
@@ -30,6 +30,8 @@ const FITS = {
   squashed: "The whole image is used, squashed to the shape that the net takes.",
 };
 let asked = "";
+// The refusal of the last image or row, until it may be sent again.
+let refusal = null;
 
 // Problems with the list of models, the choice and the last image or row, each shown until it is solved.
 const problems = { models: "", choice: "", image: "" };
@@ -47,7 +49,13 @@ async function report(about, work) {
     if (!(error instanceof Refused)) throw error;
     problems[about] = error.message;
     if (about === "image") showOld();
-    if (about === "image" && error.after) setTimeout(predict, 1000 * error.after);
+    if (about === "image" && error.after && error !== refusal) {
+      refusal = error;
+      setTimeout(() => {
+        refusal = null;
+        predict();
+      }, 1000 * error.after);
+    }
   }
   showProblems();
 }
@@ -91,13 +99,17 @@ function choose() {
   document.querySelector("main").classList.toggle("table", table);
   if (table) row.show(target);
   const draws = target.kind === "digit";
-  if (kind !== null && kind !== target.kind) drawing.reset();
+  if (kind !== null && kind !== target.kind) {
+    drawing.reset();
+    closeTable();
+  }
   kind = target.kind;
   pen.draws = draws;
   find("invitation").textContent = draws ? "Draw a digit here,\nor drop or paste an image" : "Drop or paste an image here";
   find("keys").textContent = draws
     ? "Keyboard: arrow keys move the pen, hold the space bar to draw, Escape clears, Ctrl+Z undoes."
     : FITS[kind];
+  find("keys").classList.toggle("keyboard", draws);
   find("other").hidden = !choice.second;
   showSamples(table ? null : target, (file, source) => drawing.show(file, source));
   // Only a version that the table does not have yet needs its images to be sent again.
@@ -143,33 +155,44 @@ async function once() {
     showCrop(state, choice.first);
     return;
   }
+  // Strokes go on while the endpoint is busy or does not answer.
+  if (refusal) throw refusal;
   const found = await Promise.all(cards.map(([, target]) => classify(target, given, true)));
   // The canvas or the form may have been cleared, and another model chosen, in the meantime.
   if (!(table ? row.values : !drawing.empty)) return;
   if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
-  cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds));
+  // Bars next to each other have the same axis.
+  const most = Math.max(...found.flatMap(({ answer }) => answer.predictions[0].gates ?? []));
+  cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds, most));
   if (table) return;
   showCrop(state, choice.first, found[0].answer.predictions[0]);
   remember(canvas, state, choice.first, found[0].answer, (earlier) => drawing.restore(earlier));
 }
 
+const show = (file) => report("image", () => drawing.show(file));
+
 async function take(files) {
   if (!choice.first || choice.first.columns.length) return;
-  await drawing.show(files[0]);
+  await show(files[0]);
   if (files.length > 1) classifyAll(choice.first, files);
 }
 
-find("clear").addEventListener("click", () => drawing.clear());
-find("undo").addEventListener("click", () => drawing.undo());
+for (const change of ["clear", "undo"]) {
+  find(change).addEventListener("click", (event) => {
+    drawing[change]();
+    // A disabled button loses the focus.
+    if (event.currentTarget.disabled) (kind === "digit" ? canvas : find("pick")).focus();
+  });
+}
 document.addEventListener("keydown", (event) => {
   const undo = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
-  if (!undo || event.target.matches("input")) return;
+  if (!undo || event.target.matches("input:not([type=range], [type=radio])")) return;
   event.preventDefault();
   drawing.undo();
 });
 onFiles(take);
 onPhoto(take);
-onRow((file) => drawing.show(file));
+onRow(show);
 onKey(() => report("models", list));
 
 report("models", list);

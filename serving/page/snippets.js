@@ -15,7 +15,8 @@ export function describe(target, state, drawing) {
   const name = state.file?.name ?? "drawing.png";
   // Samples have an address; drawings and photos exist only on this page.
   find("save").hidden = Boolean(state.source) || drawing.empty;
-  texts = { curl: curl(target, state, name), python: client(target, `[${JSON.stringify(name)}]`, answered(target)) };
+  const given = state.source ? download(state.source) : JSON.stringify(name);
+  texts = { curl: curl(target, state, name), python: client(target, `[${given}]`, state.source ? FETCH : []) };
   show();
 }
 
@@ -27,32 +28,50 @@ export function describeRow(target, row) {
   const body = quoted(`{"rows": [${given}]}`);
   texts = {
     curl: `curl${keyHeader()} -H "Content-Type: application/json" -d ${body} ${quoted(base + path(target, {}))}`,
-    python: client(target, `rows=[${given}]`, answered(target)),
+    python: client(target, `rows=[${given}]`),
   };
   show();
 }
 
-// The part of a prediction that answers the question.
-const answered = ({ classes, several }) => several ? ".labels" : classes.length ? ".top[0]" : ".value";
+// How to print the part of a prediction that answers the question.
+function printed({ classes, kind, several }) {
+  if (kind === "digit") return ["for digit in answer.predictions[0].segments or []:", "    print(digit.top[0])"];
+  return [`print(answer.predictions[0]${several ? ".labels" : classes.length ? ".top[0]" : ".value"})`];
+}
+
+// All digits of an image, as on this page.
+const each = ({ kind }) => kind === "digit" ? { segments: true } : {};
+
+// A sample is on the endpoint only.
+const FETCH = ["from urllib.request import Request, urlopen"];
+
+function download(source) {
+  const key = hasKey() ? ', headers={"X-API-Key": os.environ["HIGHWAY_API_KEY"]}' : "";
+  return `urlopen(Request(${JSON.stringify(base + source)}${key})).read()`;
+}
 
 const keyHeader = () => (hasKey() ? ' -H "X-API-Key: $HIGHWAY_API_KEY"' : "");
 
 function curl(target, { source }, name) {
   const download = source ? `curl${keyHeader()} -o ${quoted(name)} ${quoted(base + source)}\n` : "";
-  return `${download}curl${keyHeader()} -F ${quoted(`picture=@${name}`)} ${quoted(base + path(target, { top: 3 }))}`;
+  // curl takes a comma or a semicolon for the end of a name without quotes.
+  const part = `picture=@"${name.replaceAll(/["\\]/g, "\\$&")}"`;
+  return `${download}curl${keyHeader()} -F ${quoted(part)} ${quoted(base + path(target, { top: 3, ...each(target) }))}`;
 }
 
-// Asks for `given` with the Python client, and prints a `part` of the prediction.
-function client(target, given, part) {
+// Asks for `given` with the Python client, after further imports, and prints the answer.
+function client(target, given, imports = []) {
   const key = hasKey() ? ', api_key=os.environ["HIGHWAY_API_KEY"]' : "";
   const which = Object.entries(target.which).map(([kind, value]) => `, ${kind}=${kind === "version" ? value : JSON.stringify(value)}`);
   return [
-    ...(hasKey() ? ["import os", ""] : []),
+    ...(hasKey() ? ["import os"] : []),
+    ...imports,
+    ...(hasKey() || imports.length ? [""] : []),
     "from serving.client import Client",
     "",
     `with Client(${JSON.stringify(base)}${key}) as client:`,
-    `    answer = client.predict(${JSON.stringify(target.name)}, ${given}${which.join("")})`,
-    `    print(answer.predictions[0]${part})`,
+    `    answer = client.predict(${JSON.stringify(target.name)}, ${given}${which.join("")}${target.kind === "digit" ? ", segments=True" : ""})`,
+    ...printed(target).map((line) => `    ${line}`),
   ].join("\n");
 }
 

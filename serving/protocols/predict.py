@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import GATE_MAPS, GATE_MEANS, PROBABILITIES, VALUE, GateMap, Manifest
+from serving.manifest import GATE_MAPS, GATE_MEANS, MOST_DIGITS, PROBABILITIES, VALUE, GateMap, Manifest
 from serving.model import above_half, top
 from serving.protocols.request import IMAGES, Request, expected, parse_json, to_rows
 
@@ -152,8 +152,9 @@ def _digits(boxes: np.ndarray, guesses: list[list[dict[str, Any]]] | None) -> di
     if guesses is not None:
         described["segments"] = [{"box": box, "top": one} for box, one in zip(boxes, guesses, strict=True)]
     if not len(boxes):
-        described["notice"] = "There is no digit here."
+        described["notice"] = "There is no digit here, or it is too small."
     elif len(boxes) > 1:
         read = "".join(top[0]["label"] for top in guesses or ())
-        described["notice"] = f"There are {len(boxes)} digits here{f', from left to right {read}' if read else ''}."
+        count = f"at least {len(boxes)}" if len(boxes) == MOST_DIGITS else len(boxes)
+        described["notice"] = f"There are {count} digits here{f'; from left to right: {read}' if read else ''}."
     return described

@@ -65,7 +65,7 @@ class AccessControl:
         if record.key is None:
             return Denial(401, "key", WRONG_KEY)
         if self._rate and (wait := self._rate.wait(record.key)):
-            reason = f"the key sends more than {self._rate.rate:g} requests per second, its limit."
+            reason = f"this key may send {self._rate.rate:g} requests per second. Send fewer, or try again later."
             return Denial(429, "rate", reason, wait)
         return None
 

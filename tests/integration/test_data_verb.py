@@ -101,6 +101,12 @@ def test_show_describes_own_images_and_what_is_wrong_with_them(capsys, tmp_path)
     assert imread(tmp_path / "shapes-samples.png").shape[0] > 300
 
 
+def test_show_draws_classes_of_one_image(capsys, tmp_path):
+    folder = shapes.write(tmp_path / "few", 1)
+    assert main(["data", "show", str(folder), "--image-size", "24"]) == 0
+    assert imread(tmp_path / "few-samples.png").shape[0] > 50
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -128,7 +128,7 @@ def test_several_digits_are_counted_and_read_in_order(client, labels):
     assert "segments" not in found
     found = predicted(client, beside([2, 4, 3]), "&segments=true")
     assert [one["top"][0]["label"] for one in found["segments"]] == [labels[number] for number in (2, 4, 3)]
-    assert found["notice"] == f"There are 3 digits here, from left to right {labels[2]}{labels[4]}{labels[3]}."
+    assert found["notice"] == f"There are 3 digits here; from left to right: {labels[2]}{labels[4]}{labels[3]}."
     edges = [edge for one in found["segments"] for edge in one["box"][2:]]
     assert edges == sorted(edges)
     # Predictions of several images keep apart from those of their digits.
@@ -145,7 +145,11 @@ def test_several_digits_are_counted_and_read_in_order(client, labels):
 
 def test_an_image_without_a_digit_says_so(client):
     found = predicted(client, Image.new("L", (90, 120), 200), "&segments=true")
-    assert (found["digits"], found["segments"], found["notice"]) == (0, [], "There is no digit here.")
+    assert (found["digits"], found["segments"], found["notice"]) == (
+        0,
+        [],
+        "There is no digit here, or it is too small.",
+    )
     assert predicted(client, handwritten(7))["digits"] == 1
 
 

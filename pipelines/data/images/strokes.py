@@ -8,6 +8,7 @@ import tensorflow as tf
 from pipelines.data.images.components import Components, label, measure
 from pipelines.data.images.paper import NOISE
 from pipelines.data.images.rectangle import Rectangle
+from serving.manifest import MOST_DIGITS
 
 # Least deviation from the paper, relative to the strongest, of cells that belong to a component, and of cells that
 # belong to the box of the digit: the surroundings of the paper may deviate more than the ink.
@@ -19,8 +20,9 @@ CONTRAST = 4.0
 BORDER = 0.35
 # Side of the coarse cells in which the surroundings are found, in cells.
 COARSE = 2
-# Smallest side of a digit, relative to the longest side of the image, and to the largest digit in it.
-LEAST, SIMILAR = 0.1, 0.5
+# Smallest side of a digit, relative to the shorter side of the image, as digits may be in a row or in a column; to the
+# longer side, along which the grid is coarser; and to the largest digit.
+LEAST, SEEN, SIMILAR = 0.1, 0.025, 0.5
 # Longest side of a speck, and of a round one, relative to the largest digit.
 SPECK, SPOT = 0.2, 0.4
 # Largest width of a line, relative to the side of its frame; and of a stroke, relative to its digit: blots are wider.
@@ -31,8 +33,8 @@ ACROSS = 0.95
 INSIDE = 0.25
 # Gap between two digits, relative to the larger.
 GAP = 0.04
-# Maximum number of components examined, the largest first.
-MOST = 16
+# Maximum number of components examined, the largest first: each may be a digit.
+MOST = MOST_DIGITS
 # Margins, in cells, around components that are not strokes, and around strokes.
 MARGIN, NEAR = 2, 5
 
@@ -67,10 +69,11 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
         The strokes.
     """
     longest = tf.maximum(height, width)
+    least = tf.maximum(LEAST * tf.minimum(height, width) / longest, SEEN)
     cell = height / longest / residual.shape[0], width / longest / residual.shape[1]
     coarse = tf.nn.avg_pool2d(residual[None, ..., None], COARSE, COARSE, "VALID")[0, ..., 0]
     cells = COARSE * cell[0], COARSE * cell[1]
-    around = _surroundings(tf.nn.relu(tf.stack([-coarse, coarse])), deviation, cells)
+    around = _surroundings(tf.nn.relu(tf.stack([-coarse, coarse])), deviation, cells, least)
     rest = residual * (1 - around)
     # Ink covers little area but deviates far, so that the cubes show its sign.
     sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
@@ -80,7 +83,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     every = measure(labels, *cell, MOST)
     largest, places = tf.math.top_k(every.area[1:], MOST)
     some = every.rows(places + 1)
-    digit, kept = _sorted(some, height / longest, width / longest)
+    digit, kept = _sorted(some, height / longest, width / longest, least)
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, no component is left out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
@@ -94,31 +97,34 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     return Strokes(sign, ink, other, blank, _boxes(some.box, digit, height / longest, width / longest))
 
 
-def _surroundings(maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+def _surroundings(
+    maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor], least: tf.Tensor
+) -> tf.Tensor:
     """Finds the surroundings of the paper, darker [0] and lighter [1] ones, in coarse cells: float32 [n, n], 0 or 1."""
     labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
     found = measure(labels, *cell, MOST)
     edge = found.border > BORDER * found.outline
-    digits = ~edge & (found.box.longest > LEAST) & (found.area > LEAST**2 / 4)
+    digits = ~edge & (found.box.longest > least) & (found.area > least**2 / 4)
     edge &= tf.reduce_any(digits)
     cells = tf.gather(tf.cast(edge, tf.float32), labels)
     found = tf.reduce_max(cells, axis=0)
     return _dilated(tf.repeat(tf.repeat(found, COARSE, axis=0), COARSE, axis=1), MARGIN)
 
 
-def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns which components are separate digits, and which are strokes of any digit: bool [n] each.
 
     Args:
         found: components, the largest first.
         height: height of the image, in the same unit.
         width: its width.
+        least: smallest side of a digit.
     """
     box = found.box
     top, bottom, left, right = (side[:, None] for side in box)
     longest = box.longest
     stroke = 2 * found.area / tf.maximum(found.outline, 1e-6)
-    large = (found.area > 0) & (longest > LEAST) & (stroke < BLOT * longest)
+    large = (found.area > 0) & (longest > least) & (stroke < BLOT * longest)
     inside = (top < box.top) & (bottom > box.bottom) & (left < box.left) & (right > box.right)
     holds = tf.reduce_any(inside & large & (longest > INSIDE * longest[:, None]), axis=1)
     spans = (box.height > ACROSS * height) | (box.width > ACROSS * width)

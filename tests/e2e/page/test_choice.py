@@ -1,6 +1,7 @@
 """The choice of models and versions on the page, which come and go."""
 
 import shutil
+import urllib.request
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_an_address_leads_to_the_same_choice(page, endpoint):
     [
         ("model=absent", "There is no model “absent” here."),
         ("model=damaged", "Model “damaged” is here, but none of its versions can be served."),
-        ("model=digits&version=7", "Model “digits” has no version 7."),
+        ("model=digits&version=7", "Model “digits” does not serve version 7."),
     ],
 )
 def test_a_missing_model_and_a_damaged_one_are_told_apart(page, endpoint, query, said):
@@ -81,6 +82,9 @@ def test_a_refused_version_is_listed_until_it_is_removed(endpoint, page, models)
 def test_the_page_asks_for_the_key(models, tmp_path, window):
     with Endpoint(models, tmp_path / "log", HIGHWAY_API_KEY="s3cret") as endpoint:
         window.open(endpoint.url)
+        # A link sends no key.
+        with urllib.request.urlopen(f"{endpoint.url}/openapi.json") as answer:
+            assert answer.status == 200
         assert window.get("key").is_displayed()
         assert not window.get("canvas").is_displayed()
         assert window.get("message").text == ""
@@ -100,10 +104,40 @@ def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path, window):
         window.draw(SEVEN)
         assert window.verdict() == "7"
         port = endpoint.url.rpartition(":")[2]
-    window.draw([[(0.3, 0.9), (0.31, 0.9)]])
+    count = """
+        const original = fetch;
+        window.sent = 0;
+        window.fetch = (path, ...others) => {
+            window.sent += path.startsWith("predict");
+            return original(path, ...others);
+        }"""
+    window.driver.execute_script(count)
+    window.draw([[(0.3, 0.9), (0.7, 0.9)]], steps=30)
     window.until("return document.getElementById('message').textContent.includes('does not answer')")
+    # A stroke of 30 points, and a request every two seconds.
+    assert window.driver.execute_script("return window.sent") < 10
     with Endpoint(models, tmp_path / "log", "--port", port):
         window.until("return document.getElementById('message').textContent === ''")
+
+
+def test_the_page_sends_no_faster_than_its_key_may(models, tmp_path, window):
+    with Endpoint(models, tmp_path / "log", "--rate", "3", HIGHWAY_API_KEY="s3cret") as endpoint:
+        window.open(endpoint.url)
+        window.keys("s3cret", "\ue007")
+        window.until("return [...document.querySelectorAll('#samples img')].filter((one) => one.src).length === 10")
+        window.draw(SEVEN)
+        assert window.verdict() == "7"
+        assert window.get("message").text == ""
+        assert [line for line in window.console() if "401" not in line and "429" not in line] == []
+
+
+def test_a_version_that_cannot_be_compared_is_named(page, endpoint):
+    page.open(f"{endpoint.url}/?model=digits&against=digits%2F9")
+    page.until("return document.getElementById('message').textContent !== ''")
+    said = "Cannot compare with “digits”, version 9: it is not served, or takes another kind of input."
+    assert page.get("message").text == said
+    page.choose("against", "other, version 1")
+    page.until("return document.getElementById('message').textContent === ''")
 
 
 def test_the_page_waits_for_the_first_model(models, tmp_path, window):

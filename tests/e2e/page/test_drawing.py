@@ -52,7 +52,7 @@ def placed(strokes, left, top):
 def test_several_digits_are_read_and_none_is_reported(page):
     page.draw([[(0.5, 0.5), (0.5, 0.51)]])
     assert page.verdict() == "No digit"
-    assert page.part(".notice").text == "There is no digit here."
+    assert page.part(".notice").text == "There is no digit here, or it is too small."
     assert (page.marks(), page.shares()) == ([], [])
     assert not page.part(".inside").is_displayed()
     page.get("clear").click()
@@ -61,7 +61,7 @@ def test_several_digits_are_read_and_none_is_reported(page):
     assert not page.part(".notice").is_displayed()
     page.draw(placed(THREE, 0.5, 0.25))
     page.until("return document.querySelector('#answer .verdict b').textContent === '73'")
-    assert page.part(".notice").text == "There are 2 digits here, from left to right 73."
+    assert page.part(".notice").text == "There are 2 digits here; from left to right: 73."
     assert page.part(".verdict span").text == ""
     assert [name for name, share in page.shares() if share > 50] == ["7", "3"]
     # Each is marked where it is.
@@ -118,6 +118,9 @@ def test_strokes_are_undone_one_by_one(page):
     assert ink(page) == 0
     page.get("undo").click()
     assert ink(page) == before
+    # Only where text is written, these keys undo that.
+    page.driver.find_element("css selector", "#code summary").click()
+    page.driver.find_element("css selector", "#code [value=python]").click()
     undo()
     page.until("return document.querySelector('#answer').classList.contains('empty')")
     assert not page.get("undo").is_enabled()

@@ -1,5 +1,7 @@
 """Images on the page: files, samples, the camera, and those of the visit."""
 
+import shutil
+
 import pytest
 
 from tests.e2e.browser import SEVEN
@@ -38,7 +40,7 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     assert [share for _, share in found] == sorted((share for _, share in found), reverse=True)
     assert page.seen()[:2] == (32, 32)
     # The map of gates, of one layer here.
-    assert (page.part(".which").text, page.part(".range").text) == ("light", "33.2% to 33.2% open")
+    assert (page.part(".which").text, page.part(".range").text) == ("light", "33.2% open everywhere")
     # The net saw the middle 300 of 400 columns.
     (mark,) = page.marks()
     assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
@@ -95,6 +97,21 @@ def test_several_files_make_a_table(page, image_files):
     assert "note.svg is" in rows[1]
     assert page.verdict() == "3"
     assert [line for line in page.console() if "400" not in line] == []
+
+
+def test_a_file_is_read_once(page, image_files):
+    file = image_files / "three.png"
+    page.get("file").send_keys(str(file))
+    assert page.verdict() == "3"
+    shutil.copy(image_files / "blue.jpg", file)
+    page.choose("against", "other, version 1")
+    page.until("return document.querySelector('#other .verdict b')?.textContent === '3'")
+    assert page.verdict() == "3"
+    # The table has files of its own, which another kind of model does not take.
+    page.get("file").send_keys(f"{file}\n{image_files / 'turned.jpg'}")
+    page.until("return document.querySelector('#batch caption').textContent.startsWith('2 images')")
+    page.choose("model", "photographs")
+    page.until("return document.getElementById('batch').hidden")
 
 
 def test_a_photo_is_taken_with_the_camera(page):

@@ -307,3 +307,10 @@ def test_a_grey_image_is_read_from_disk_without_its_colours(tmp_path):
     (tmp_path / "a.jpg").write_bytes(saved(Image.new("RGB", (9, 9), (200, 10, 10)), "JPEG"))
     assert not np.ptp(read(tmp_path / "a.jpg", grey=True)[..., :3])
     assert np.ptp(read(tmp_path / "a.jpg")[..., :3])
+
+
+def test_floating_point_pixels_are_refused():
+    file = io.BytesIO()
+    Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(file, "TIFF")
+    with pytest.raises(ImageError, match=r"grey.tiff has floating-point pixels.* Save it with 8 or 16 bits"):
+        image_files.decode(file.getvalue(), "grey.tiff")

@@ -164,6 +164,15 @@ def test_a_keras_loss_is_per_example_without_broadcasting():
     )
 
 
+def test_a_function_gets_targets_and_outputs_of_the_same_rank():
+    y, outputs = RNG.normal(size=5).astype("float32"), LOGITS[:, :1]
+    # Of y [5] and outputs [5, 1], the difference would be [5, 5], and its mean a plausible score.
+    found = scores_of(model_of(dense(1)), lambda y, o: ops.mean(ops.square(o - y), axis=-1), y, outputs)
+    np.testing.assert_allclose(found["loss"], (y - outputs[:, 0]) ** 2, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"were broadcast. Received: scores of shape \(5, 5\)"):
+        scores_of(model_of(dense(1)), lambda y, o: ops.square(o[:, 0] - y), y, outputs)
+
+
 @pytest.mark.parametrize(
     ("asked", "last", "outputs", "message"),
     [

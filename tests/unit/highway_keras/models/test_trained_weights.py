@@ -52,14 +52,25 @@ def test_another_number_of_outputs_gets_a_new_classifier(trained):
 @pytest.mark.parametrize(
     ("preset", "overrides", "message"),
     [
-        (PRESET, {"width": 8}, "only the number of outputs may differ"),
-        (PRESET, {"batch_normalization": True}, "only the number of outputs may differ"),
+        (PRESET, {"width": 8}, "only the overrides input_shape, outputs and dropout are accepted.* width=8"),
+        (PRESET, {"batch_normalization": True}, "batch_normalization=True"),
+        # These weights would fit.
+        (PRESET, {"activation": "tanh"}, "activation='tanh'"),
+        (PRESET, {"transform_bias": -5.0}, "transform_bias=-5.0"),
+        (PRESET, {"input_shape": (36, 36, 1)}, "only the number of outputs may differ"),
         ("mnist_conv_32", {}, f"Available: {PRESET}"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(trained, preset, overrides, message):
     with pytest.raises(ValueError, match=message):
         from_preset(preset, weights=True, **overrides)
+
+
+def test_what_does_not_change_the_trained_net_may_be_given(trained):
+    net, _ = trained
+    given = from_preset(PRESET, weights=True, dropout=0.5, input_shape=(28, 28, 1))
+    images = np.random.default_rng(1).normal(size=(2, 28, 28, 1)).astype("float32")
+    np.testing.assert_array_equal(given(images), net(images))
 
 
 def test_a_damaged_file_is_refused(trained):

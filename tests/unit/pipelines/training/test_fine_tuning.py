@@ -74,6 +74,7 @@ def test_another_number_of_classes_gets_a_new_last_layer(trained):
         ({"preset": "mnist_dense_50_plain"}, "has other layers than"),
         ({"width": 13}, "weights of 64x13, 13, and the net in .*trained.keras has 64x12, 12"),
         ({"depth": 5}, "Only the last layer may differ"),
+        ({"activation": "relu"}, r"computes something else .*activation='tanh'.*, not .*activation='relu'"),
     ],
 )
 def test_a_net_of_another_form_is_refused(trained, model, message):

@@ -147,6 +147,15 @@ def test_digits_are_counted_and_found_from_left_to_right(digits):
         assert 0.1 < top < bottom < 0.9
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_long_row_or_column_of_digits_is_found(digits, axis):
+    many = np.concatenate([np.pad(drawn(image), 20, constant_values=210.0) for image in digits[:12]], axis=axis)
+    boxes = found_in()(many).boxes.numpy()
+    assert len(boxes) == 12
+    sizes = boxes[:, 2 * axis + 1] - boxes[:, 2 * axis]
+    assert sizes.max() < 1 / 12
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.floats(0.02, 0.15), *[st.tuples(st.floats(0, 1), st.integers(60, 300))] * 2, st.booleans())
 def test_a_dot_of_any_size_is_no_digit(share, down, across, light):
