@@ -17,13 +17,13 @@ from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.core.url import Location
+from pipelines.data.own.new_rows import TableRows
 from pipelines.inference import tables
 from pipelines.inference.job import JobResult, PredictionJob, Writer, check_out, saved
 from pipelines.inference.part_files import opened
 from pipelines.inference.part_tasks import PartModel, WrittenPart, check_version, part_model, write_parts, written
 from pipelines.inference.parts import Parts, files, open_parts
 from pipelines.inference.progress import JobProgress
-from pipelines.inference.table_rows import TableRows
 from pipelines.inference.tables import Outputs, TableModel, TablePredictions
 from serving import manifest
 from serving.manifest import PROBABILITIES, VALUE

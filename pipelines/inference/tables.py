@@ -16,10 +16,10 @@ from rich.table import Table
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.url import Location
+from pipelines.data.own.new_rows import TableRows, read
 from pipelines.inference import stored_model
 from pipelines.inference.predict import class_cells, class_headings
 from pipelines.inference.rows import class_columns, lists
-from pipelines.inference.table_rows import TableRows, read
 from serving.client import Client, ClientError
 from serving.errors import ServingError
 from serving.inputs import Column
@@ -79,11 +79,13 @@ class TablePredictions:
 
     def score(self) -> str:
         """Formats the score of the predictions, if the file has the target: accuracy, or mean absolute error and R²."""
-        if self.rows.truth is None or np.isnan(self.rows.truth).all():
+        known = self.rows.known(self.model.labels)
+        if self.rows.truth is None or not known.any():
             return ""
-        known = ~np.isnan(self.rows.truth).any(axis=1) if self.model.multi_label else ~np.isnan(self.rows.truth)
         truth = self.rows.truth[known]
-        count = "" if known.all() else f" on {len(truth):,} rows with a {self.model.target}"
+        unknown = self.model.labels and (self.rows.truth < 0).any()
+        kind = f"a known {self.model.target}" if unknown else f"a {self.model.target}"
+        count = "" if known.all() else f" on {len(truth):,} rows with {kind}"
         if self.model.multi_label:
             right = (self.outputs[PROBABILITIES][known] > 0.5) == truth
             return f"labels right {right.mean():.1%}, all of a row for {right.all(axis=1).mean():.1%}{count}"
@@ -208,7 +210,7 @@ def predict(model: TableModel, path: Path) -> TablePredictions:
         The predictions.
 
     Raises:
-        UserError: see `pipelines.inference.table_rows.read`, or the model computes NaN.
+        UserError: see `pipelines.data.own.new_rows.read`, or the model computes NaN.
 
     Example:
         predict(model, Path("houses.csv")).score()  # "MAE 0.3129, R² 0.841"
@@ -221,7 +223,7 @@ def predict(model: TableModel, path: Path) -> TablePredictions:
 
 
 def read_rows(model: TableModel, path: Path) -> TableRows:
-    """Reads the rows of a file as a model takes them; see `pipelines.inference.table_rows.read`."""
+    """Reads the rows of a file as a model takes them; see `pipelines.data.own.new_rows.read`."""
     return read(
         path, model.columns, model.target, model.labels, multi_label=model.multi_label, separator=model.separator
     )

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from pipelines.core import frameworks
+from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_writable, write_text
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
@@ -214,15 +215,29 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
 
 
 def _other_rows(run: Run, data: str, console: Console) -> _Rows:
-    from pipelines.data.own import rows
+    from pipelines.data.own import new_rows, rows
     from pipelines.data.own.by_url import local
 
+    record, separator = run.record.data, run.config.label_separator
+    labels, target = record.labels, str(record.target)
     with local(data, console) as copy:
         path = Path(copy).expanduser()
         if not rows.matches(path):
             expected = "Expected a CSV, TSV or Parquet file"
             raise UserError(f"{run.path} was trained on a table. {expected}. Received: --data {data}.")
-        return _Rows(*rows.read_as(path, run.record.data, run.config.label_separator))
+        found = new_rows.read(path, record.columns, target, labels, multi_label=record.multi_label, separator=separator)
+    for warning in found.warnings:
+        say(console, warning)
+    if found.truth is None:
+        raise UserError(f"{data} lacks the column {target}, with which predictions are compared. Add it.")
+    known = found.known(labels)
+    if not known.any():
+        known_class = " that the net was trained on" if labels else ""
+        raise UserError(f"{data} has no row with a {target}{known_class}. Fill in that column.")
+    truth = found.truth[known]
+    if labels:
+        return _Rows(found.values[known], truth.astype(np.uint8 if record.multi_label else np.int64))
+    return _Rows(found.values[known], truth.astype(np.float32)[:, None])
 
 
 def _training_mean(run: Run, data_dir: Path | None, console: Console) -> float:

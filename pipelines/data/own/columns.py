@@ -143,6 +143,15 @@ def as_texts(found: np.ndarray) -> list[str | None]:
     return [None if np.isnan(one) else _plain(one) for one in found.tolist()]
 
 
+def is_number(name: str) -> bool:
+    """Returns whether a name is one that `as_texts` gives to a number: 7, but not 007."""
+    try:
+        number = float(name)
+    except ValueError:
+        return False
+    return math.isfinite(number) and _plain(number) == name
+
+
 def surveyed(name: str, found: np.ndarray, kind: pa.DataType) -> SurveyedColumn:
     """Describes all values of a column.
 

@@ -13,13 +13,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError, nearest
-from pipelines.core.run import DataRecord, TableColumn
+from pipelines.core.run import TableColumn
 from pipelines.data.own import columns, label_sets, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split
 from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
 from pipelines.data.roots import TABLES
-from serving.rows import days
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -162,64 +161,6 @@ def read(
         left_out=left_out,
         notes=(*notes, *_notes(kept, labels, truth, splits)),
     )
-
-
-def read_as(path: Path, data: DataRecord, separator: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Reads the rows of another table with the columns that a net was trained on; those without a target are left out.
-
-    Args:
-        path: the file; it may have further columns.
-        data: the data of the training.
-        separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
-
-    Returns:
-        Features, float32 [n, columns]; and classes, int64 [n], or 1 for each of several classes, uint8 [n, classes], or
-        targets, float32 [n, 1].
-
-    Raises:
-        UserError: the file cannot be read, lacks a column, has no row with a target, text in place of numbers, or other
-            classes.
-    """
-    content, target = read_file(path), str(data.target)
-    targets = label_sets.target_columns(target, content.column_names)
-    wanted = [*(column.name for column in data.columns), *targets]
-    if missing := [name for name in wanted if name not in content.column_names]:
-        raise UserError(f"{path} lacks the column {missing[0]}. It has: {', '.join(content.column_names)}.")
-    features = [_same_kind(content, column.name, path) for column in data.columns]
-    sets = label_sets.of_rows(content, target, separator, path) if data.multi_label else None
-    answers = _same_kind(content, targets[0], path) if sets is None else sets
-    known = ~columns.is_missing(answers)
-    if not known.any():
-        raise UserError(f"{path} has no row with a {data.target}. Fill in that column.")
-    numbers = np.column_stack(
-        [_as_column(values[known], column, path) for values, column in zip(features, data.columns, strict=True)]
-    ).astype(np.float32)
-    if not data.labels:
-        return numbers, _as_column(answers[known], TableColumn(name=target), path).astype(np.float32)[:, None]
-    names = [(str(name),) for name in columns.as_texts(answers[known])] if sets is None else answers[known].tolist()
-    if others := sorted({one for each in names for one in each} - {*data.labels}):
-        raise UserError(
-            f"{path} has the {data.target} {others[0]}, which the net was not trained on. Correct it, or leave out its "
-            "rows."
-        )
-    truth = label_sets.hot(names, data.labels)
-    return numbers, truth if data.multi_label else truth.argmax(axis=1)
-
-
-def _same_kind(content: pa.Table, name: str, path: Path) -> np.ndarray:
-    values = columns.values(content[name], name, path)
-    # A column may be empty here.
-    return np.full(len(content), None, object) if isinstance(values, str) else values
-
-
-def _as_column(values: np.ndarray, column: TableColumn, path: Path) -> np.ndarray:
-    if column.categories is not None:
-        return columns.numbered(np.array(columns.as_texts(values), object), column)
-    found = {value: days(value) if column.date else None for value in values.tolist() if isinstance(value, str)}
-    if wrong := [text for text, number in found.items() if number is None]:
-        wanted = "dates" if column.date else "numbers"
-        raise UserError(f"the column {column.name} of {path} must hold {wanted}. Received: {wrong[0]!r}.")
-    return np.array([found.get(value, value) for value in values.tolist()], float) if found else values.astype(float)
 
 
 def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:

@@ -1,6 +1,7 @@
 """`highway predict` for the rows of a table, here and at an endpoint."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,17 @@ def test_classes_are_shown_with_their_probability_and_the_accuracy(models, rows,
     right = np.mean([one == true for one, true in zip(best, ["yes", "later", "no"], strict=False)])
     assert f"4 rows; accuracy {right:.1%} on 3 rows with a sold\n" in captured.out
     assert captured.err == f"{models / 'sales' / '1'} is the newest version of {models / 'sales'}\n"
+
+
+def test_unknown_classes_do_not_count_as_wrong(models, rows, capsys):
+    assert main(["predict", str(models / "sales" / "1"), str(rows)]) == 0
+    (score,) = re.findall(r"accuracy [\d.]+%", capsys.readouterr().out)
+    rows.write_text(f"{ROWS}5,1,0,Oslo,,perhaps\n6,1,0,Oslo,,perhaps\n")
+    assert main(["predict", str(models / "sales" / "1"), str(rows)]) == 0
+    captured = capsys.readouterr()
+    assert f"6 rows; {score} on 3 rows with a known sold\n" in captured.out
+    said = "sold has classes that the model was not trained on (perhaps) in 2 rows, which count in no score.\n"
+    assert captured.err == said
 
 
 def test_values_are_shown_with_their_error(models, rows, capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import DataRecord
-from pipelines.data.own import rows
+from pipelines.data.own import new_rows, rows
 from pipelines.data.own.columns import CATEGORIES
 from tests import houses, shapes
 
@@ -287,12 +287,10 @@ def test_rows_may_have_any_number_of_classes(written, columns, suffix, options):
     assert set(found.splits) == {"train", "validation", "test"}
     assert found.task == "classification, any number of classes for each row"
     # The same rows, read for a net that was trained on them.
-    shape, separator = found.features.shape[1:], options.pop("separator", None)
-    facts = {"labels": found.labels, "columns": found.columns, "target": found.target, "multi_label": True}
-    record = DataRecord(name="t", version="1.0.0", shape=shape, counts={}, **facts)
-    features, truth = rows.read_as(path, record, separator)
-    np.testing.assert_array_equal(truth, found.truth)
-    np.testing.assert_array_equal(features, found.features)
+    separator = options.pop("separator", None)
+    again = new_rows.read(path, found.columns, found.target, found.labels, multi_label=True, separator=separator)
+    np.testing.assert_array_equal(again.truth, found.truth)
+    np.testing.assert_array_equal(again.values, found.features)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +327,8 @@ def test_dates_are_told_apart(written):
     # Texts in a column of dates are dates too.
     cells = {"x": numbers(2), "day": ["2020-01-02", None], "time": ["2020-01-01T06:00", "2020-01-01 12:00"]}
     cells["y"] = ["a", "b"]
-    features, truth = rows.read_as(written(cells, ".parquet"), record)
-    np.testing.assert_array_equal(features[:, 1:], [[18263, 18262.25], [np.nan, 18262.5]])
-    assert truth.tolist() == [0, 1]
-    with pytest.raises(UserError, match=r"the column day of .* must hold dates\. Received: 'soon'"):
-        rows.read_as(written(cells | {"day": ["soon", None]}, ".parquet"), record)
+    again = new_rows.read(written(cells, ".parquet"), found.columns, "y", record.labels)
+    np.testing.assert_array_equal(again.values[:, 1:], [[18263, 18262.25], [np.nan, 18262.5]])
+    assert again.truth.tolist() == [0, 1]
+    with pytest.raises(UserError, match=r"row 1 of .*: day must be a date such as 2026-11-26\. Received: 'soon'"):
+        new_rows.read(written(cells | {"day": ["soon", None]}, ".parquet"), found.columns, "y", record.labels)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import UserError
-from pipelines.inference.table_rows import read
+from pipelines.data.own.new_rows import read
 from serving.inputs import Column
 from tests import table_model
 
@@ -49,6 +49,17 @@ def test_targets_are_classes_or_numbers(tmp_path):
     np.testing.assert_array_equal(read(path, COLUMNS, "sold", table_model.LABELS).truth, [2, np.nan, -1])
     path = written(tmp_path / "a.csv", "city,rooms,age,price\nRome,4,10,300\nOslo,1,2,\n")
     np.testing.assert_array_equal(read(path, COLUMNS, "price", ()).truth, [300, np.nan])
+
+
+def test_classes_are_texts_if_one_of_them_is(tmp_path):
+    path = written(tmp_path / "a.csv", "city,rooms,age,y\n,,,02\n,,,01\n,,,3\n,,,\n")
+    found = read(path, COLUMNS, "y", ("01", "02", "1a"))
+    np.testing.assert_array_equal(found.truth, [1, 0, -1, np.nan])
+    assert found.warnings == ("y has classes that the model was not trained on (3) in 1 row, which count in no score.",)
+    assert found.known(("01", "02", "1a")).tolist() == [True, True, False, False]
+    # The classes of a column of numbers may be written in several ways.
+    path = written(tmp_path / "a.csv", "city,rooms,age,y\n,,,2.0\n,,,01\n")
+    assert read(path, COLUMNS, "y", ("1", "2")).truth.tolist() == [1, 0]
 
 
 def test_whole_numbers_and_truth_values_are_classes(tmp_path):
@@ -132,7 +143,11 @@ def test_rows_with_any_number_of_classes_have_a_truth_for_each(tmp_path):
     given = "city,rooms,age,{}\n"
     path = written(tmp_path / "a.csv", given.format("sold") + ",,,yes;no\n,,,\n,,,other;yes\n")
     expected = [[1, 1], [0, 0], [0, 1]]
-    np.testing.assert_array_equal(read(path, COLUMNS, "sold", labels, separator=";", **options).truth, expected)
+    found = read(path, COLUMNS, "sold", labels, separator=";", **options)
+    np.testing.assert_array_equal(found.truth, expected)
+    assert found.warnings == (
+        "sold has classes that the model was not trained on (other) in 1 row, which the scores ignore.",
+    )
     # Without a separator, a cell cannot be split.
     assert read(path, COLUMNS, "sold", labels, **options).truth is None
     path = written(tmp_path / "a.csv", given.format("no,yes") + ",,,1,1\n,,,0,0\n,,,0,1\n,,,,1\n")

@@ -1,4 +1,4 @@
-"""The rows of a table in CSV, TSV or Parquet, converted to the inputs of a model."""
+"""New rows of a table in CSV, TSV or Parquet, converted to the inputs of a model; `evaluate` and `predict` use them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core.errors import UserError
+from pipelines.core.run import TableColumn
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
 from pipelines.data.own.rows import read_file
 from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, category_index, days
 
-# Unknown categories in a warning.
+# Unknown categories or classes in a warning.
 SHOWN = 3
+TRUTH_VALUES = {"true", "false"}
 
 
 class TableRows(NamedTuple):
@@ -28,7 +30,19 @@ class TableRows(NamedTuple):
     """Targets, float64 `[n]`: indices of classes, -1 for other ones, or numbers; or 1 for each of several classes and 0
     for the others, `[n, classes]`. NaN if missing. None without them."""
     warnings: tuple[str, ...]
-    """A sentence for each column with unknown categories, which count as missing."""
+    """A sentence for each column with unknown categories, which count as missing, and for unknown classes."""
+
+    def known(self, labels: Sequence[str]) -> np.ndarray:
+        """Returns the rows whose target a model can be compared with, bool `[n]`.
+
+        Args:
+            labels: names of the classes; none for a regression.
+        """
+        if self.truth is None:
+            return np.zeros(len(self.values), bool)
+        if self.truth.ndim == 2:
+            return ~np.isnan(self.truth).any(axis=1)
+        return self.truth >= 0 if labels else ~np.isnan(self.truth)
 
     def between(self, first: int, end: int | None) -> "TableRows":
         """Returns some of the rows, without warnings."""
@@ -38,7 +52,7 @@ class TableRows(NamedTuple):
 
 def read(
     path: Path,
-    columns: Sequence[Column],
+    columns: Sequence[Column | TableColumn],
     target: str,
     labels: Sequence[str],
     *,
@@ -49,7 +63,7 @@ def read(
 
     Args:
         path: a CSV, TSV or Parquet file; it may have further columns.
-        columns: columns of the model.
+        columns: columns of the model, or of the run that is evaluated.
         target: the column that the model predicts, which the file need not have.
         labels: names of the classes; none for a regression.
         multi_label: whether a row may have any number of classes.
@@ -63,8 +77,11 @@ def read(
     """
     if not path.is_file():
         raise UserError(f"there is no table {path}. Check the path.")
-    # Categories such as 007 are names, not numbers; truth values may be written in several ways.
-    texts = [one.name for one in columns if one.categories and not {*one.categories} <= {"true", "false"}]
+    # Categories such as 007 are names, not numbers; truth values may be written in several ways, and classes that were
+    # numbers in training as well.
+    texts = [one.name for one in columns if one.categories and not {*one.categories} <= TRUTH_VALUES]
+    if labels and not {*labels} <= TRUTH_VALUES and not all(map(own_columns.is_number, labels)):
+        texts.append(target)
     content = read_file(path, texts)
     names = content.column_names
     if missing := [column.name for column in columns if column.name not in names]:
@@ -85,37 +102,48 @@ def read(
             continue
         features[:, place], unknown = _indices(values(column.name), column.categories)
         if unknown:
-            shown = ", ".join([*unknown][:SHOWN]) + (", ..." if len(unknown) > SHOWN else "")
-            rows = f"{unknown.total():,} row{'s' if unknown.total() > 1 else ''}"
-            warnings.append(f"{column.name} has unknown categories ({shown}) in {rows}, which count as missing.")
-    truth = None
+            warnings.append(f"{column.name} has unknown categories {_listed(unknown)}, which count as missing.")
+    truth, others = None, Counter[str]()
     if multi_label:
         if {*label_sets.target_columns(target, names)} <= {*names}:
-            truth = _sets(content, target, labels, separator, path)
+            truth, others = _sets(content, target, labels, separator, path)
     elif target in names and labels:
         answers = values(target)
-        truth = np.where(own_columns.is_missing(answers), np.nan, _indices(answers, labels)[0])
+        indices, others = _indices(answers, labels)
+        truth = np.where(own_columns.is_missing(answers), np.nan, indices)
     elif target in names:
-        truth = _numbers(values(target), Column(name=target, categories=None), path)
+        truth = _numbers(values(target), TableColumn(name=target), path)
+    if others:
+        effect = "which the scores ignore" if multi_label else "which count in no score"
+        warnings.append(f"{target} has classes that the model was not trained on {_listed(others)}, {effect}.")
     return TableRows(features, truth, tuple(warnings))
+
+
+def _listed(unknown: Counter[str]) -> str:
+    """Returns the first unknown names, and the number of their rows."""
+    shown = ", ".join([*unknown][:SHOWN]) + (", ..." if len(unknown) > SHOWN else "")
+    return f"({shown}) in {unknown.total():,} row{'s' if unknown.total() > 1 else ''}"
 
 
 def _sets(
     content: pa.Table, target: str, labels: Sequence[str], separator: str | None, path: Path
-) -> np.ndarray | None:
-    """Returns 1 for each class of a row and 0 for the others, `[n, classes]`; None if cells cannot be split."""
+) -> tuple[np.ndarray | None, Counter[str]]:
+    """Returns 1 for each class of a row and 0 for the others, `[n, classes]`, and counts of the unknown classes.
+
+    The former is None if cells cannot be split.
+    """
     sets = label_sets.of_rows(content, target, separator, path)
     if sets is None:
-        return None
+        return None, Counter()
     missing = own_columns.is_missing(sets)
     # The model cannot predict classes that it does not have.
     known = [tuple(name for name in names or () if name in labels) for names in sets]
     truth = label_sets.hot(known, labels).astype(np.float64)
     truth[missing] = np.nan
-    return truth
+    return truth, Counter(name for names in sets for name in names or () if name not in labels)
 
 
-def _numbers(values: np.ndarray, column: Column, path: Path) -> np.ndarray:
+def _numbers(values: np.ndarray, column: Column | TableColumn, path: Path) -> np.ndarray:
     if values.dtype != object:
         return values
     numbers = np.full(len(values), np.nan)
