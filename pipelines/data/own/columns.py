@@ -19,6 +19,8 @@ CATEGORIES = 100
 IDENTIFIER, FEWEST = 0.9, 10
 # Categories in a description.
 SHOWN = 4
+# The rest of a sentence about a column or a file.
+NOT_UTF8 = "is not in UTF-8. Convert the file: iconv -f latin1 -t utf-8."
 MICROSECONDS_PER_DAY = 86_400e6
 
 
@@ -52,7 +54,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
         column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_binary(kind) and path.suffix.lower() != ".parquet":
-        raise UserError(f"the column {name!r} of {path} is not in UTF-8. Convert the file: iconv -f latin1 -t utf-8.")
+        raise UserError(f"the column {name!r} of {path} {NOT_UTF8}")
     if why := _unusable(column, name):
         return why
     if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -12,7 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
-from pipelines.data.own.rows import read_file
+from pipelines.data.own.table_files import read_file
 from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, category_index, days
 
@@ -82,7 +82,7 @@ def read(
     texts = [one.name for one in columns if one.categories and not {*one.categories} <= TRUTH_VALUES]
     if labels and not {*labels} <= TRUTH_VALUES and not all(map(own_columns.is_number, labels)):
         texts.append(target)
-    content = read_file(path, texts)
+    content = read_file(path, texts, classes=[target] if target in texts else ())
     names = content.column_names
     if missing := [column.name for column in columns if column.name not in names]:
         several = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"

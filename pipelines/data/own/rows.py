@@ -2,19 +2,16 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import TableColumn
-from pipelines.data.own import columns, label_sets, tables
+from pipelines.data.own import columns, label_sets, table_files, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split
 from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
@@ -27,8 +24,6 @@ TARGETS = ("target", "label", "class", "y")
 # Whole numbers are classes if there are at most this many, each of which occurs this often, and in this share of rows.
 CLASSES, OFTEN, SHARE = 20, 5, 0.01
 OTHER_TARGET = "Name another column with --target."
-# Texts for missing values, besides those of Arrow (empty, NA, null, nan, ...).
-MISSING = ("?", "None", "none")
 
 
 @dataclass(frozen=True)
@@ -104,10 +99,12 @@ def read(
     Example:
         read(Path("houses.csv"), "price").task  # "regression, because price is a number with ..."
     """
-    content = read_file(path)
-    target = _target(content.column_names, target, path)
+    names = table_files.schema(path).names
+    target = _target(names, target, path)
+    targets = label_sets.target_columns(target, names)
+    content = table_files.read_file(path, classes=targets)
     found = {name: columns.values(content[name], name, path) for name in content.column_names}
-    answers, *_ = [found.pop(name) for name in label_sets.target_columns(target, content.column_names)]
+    answers, *_ = [found.pop(name) for name in targets]
     sets = label_sets.of_rows(content, target, separator, path)
     answers = answers if sets is None else sets
     if isinstance(answers, str):
@@ -159,38 +156,8 @@ def read(
         splits=splits,
         surveyed=tuple(surveyed),
         left_out=left_out,
-        notes=(*notes, *_notes(kept, labels, truth, splits)),
+        notes=(*notes, *_notes(kept, target, labels, truth, splits)),
     )
-
-
-def read_file(path: Path, texts: Collection[str] = ()) -> pa.Table:
-    """Reads a file; the types of a CSV's columns are inferred from all of its rows.
-
-    Args:
-        path: the file.
-        texts: columns of a CSV to be read as text, such as those with the category 007.
-
-    Raises:
-        UserError: it cannot be read, or two columns have the same name.
-    """
-    with tables.reading(path):
-        if path.suffix.lower() == ".parquet":
-            content = pq.read_table(path)
-        else:
-            missing = [*pa_csv.ConvertOptions().null_values, *MISSING]
-            content = pa_csv.read_csv(
-                path,
-                # By default, types are those of the first megabyte, and later rows of another type are an error.
-                read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1)),
-                parse_options=tables.separated(path),
-                convert_options=pa_csv.ConvertOptions(
-                    null_values=missing, strings_can_be_null=True, column_types=dict.fromkeys(texts, pa.string())
-                ),
-            )
-    repeated = [name for name, count in Counter(content.column_names).items() if count > 1]
-    if repeated:
-        raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
-    return content
 
 
 def _target(names: Sequence[str], target: str | None, path: Path) -> str:
@@ -307,12 +274,15 @@ def _refuse(labels: Sequence[str], truth: np.ndarray, train: np.ndarray, target:
 
 
 def _notes(
-    kept: Mapping[str, np.ndarray], labels: Sequence[str], truth: np.ndarray, splits: Sequence[Split]
+    kept: Mapping[str, np.ndarray], target: str, labels: Sequence[str], truth: np.ndarray, splits: Sequence[Split]
 ) -> Iterator[str]:
     for name, values in kept.items():
         count = len({*values.tolist()} - {None})
         if values.dtype == object and count > CATEGORIES:
             yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."
+    for label in labels:
+        if label in table_files.MISSING:
+            yield f"{target} has the class {label}: leave these cells empty if it stands for a missing value."
     if labels:
         counts = class_counts(truth, len(labels))
         if truth.ndim == 2 and (none := int((~truth.any(axis=1)).sum())):

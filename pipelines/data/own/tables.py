@@ -1,18 +1,17 @@
 """Tables of images, in CSV or Parquet: columns of paths or encoded images, of labels, and optionally of splits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.data.own import label_sets
+from pipelines.data.own import label_sets, table_files
 from pipelines.data.own.item import Item, split_of
+from pipelines.data.own.table_files import reading
 from pipelines.data.roots import TABLES
 from serving.errors import ImageError
 
@@ -35,9 +34,7 @@ def has_images(table: Path) -> bool:
     Raises:
         UserError: the table cannot be read.
     """
-    with reading(table):
-        schema = _schema(table)
-    kinds = (field.type for field in schema if field.name.lower() in IMAGE)
+    kinds = (field.type for field in table_files.schema(table) if field.name.lower() in IMAGE)
     return not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds)
 
 
@@ -47,48 +44,17 @@ def paths(table: Path) -> set[str]:
     Raises:
         UserError: the table cannot be read.
     """
+    found = table_files.schema(table)
+    by_name = {field.name.lower(): field for field in found}
+    field = next((by_name[name] for name in IMAGE if name in by_name), None)
+    if field is None or not pa.types.is_string(field.type):
+        return set()
     with reading(table):
-        by_name = {field.name.lower(): field for field in _schema(table)}
-        field = next((by_name[name] for name in IMAGE if name in by_name), None)
-        if field is None or not pa.types.is_string(field.type):
-            return set()
         if table.suffix.lower() == ".parquet":
             content = pq.read_table(table, columns=[field.name])
         else:
-            options = pa_csv.ConvertOptions(include_columns=[field.name], strings_can_be_null=True)
-            content = pa_csv.read_csv(table, parse_options=separated(table), convert_options=options)
+            content = table_files.class_names(table, found.names)
     return {*content[field.name].to_pylist()} - {None}
-
-
-def _schema(table: Path) -> pa.Schema:
-    if table.suffix.lower() == ".parquet":
-        return pq.read_schema(table)
-    with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
-        return reader.schema
-
-
-@contextmanager
-def reading(table: Path) -> Iterator[None]:
-    """Turns the errors of reading a table in the block into a `UserError`."""
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}. Correct it, or write it again."
-        ) from error
-
-
-def separated(table: Path) -> pa_csv.ParseOptions:
-    """Returns the separator of columns: a tab in a .tsv file, else comma or semicolon, whichever is more frequent.
-
-    Args:
-        table: the file.
-    """
-    if table.suffix.lower() == ".tsv":
-        return pa_csv.ParseOptions(delimiter="\t", newlines_in_values=True)
-    with table.open("rb") as file:
-        head = file.readline()
-    return pa_csv.ParseOptions(delimiter=max(",;", key=lambda one: head.count(one.encode())), newlines_in_values=True)
 
 
 def items(path: Path, group: str | None) -> Iterator[Item]:
@@ -188,12 +154,9 @@ def _metadata(folder: Path) -> Path | None:
 
 
 def _csv(table: Path, group: str | None) -> Iterator[Item]:
-    form = separated(table)
-    with pa_csv.open_csv(table, parse_options=form) as reader:
-        names = reader.schema.names
+    names = table_files.schema(table).names
     # Labels such as 007 are names, not numbers.
-    texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True)
-    content = pa_csv.read_csv(table, parse_options=form, convert_options=texts)
+    content = table_files.class_names(table, names)
     columns = roles(names, table, group)
     paths = content[columns["image"]].to_pylist()
     yield from rows(content, columns, paths.__getitem__, table)

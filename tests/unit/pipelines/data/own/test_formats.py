@@ -172,6 +172,8 @@ def test_arrays_must_be_images_and_labels(tmp_path, arrays):
 def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("path,label\na.png,007\nb.png,7\n")
     assert [item.label for item in find_items(tmp_path / "a.csv")] == ["007", "7"]
+    (tmp_path / "a.csv").write_text("path, label\na.png, NA\nb.png,none \n")
+    assert [item.label for item in find_items(tmp_path / "a.csv")] == ["NA", "none"]
 
 
 def named(path, rows, separator=None):

@@ -233,6 +233,73 @@ def test_damaged_files_are_refused(tmp_path, content, message):
         rows.read(tmp_path / "table.csv")
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "gr\u00f6\u00dfe,y\n1,2\n".encode("latin1"),
+            r"table\.csv is not in UTF-8\. Convert the file: iconv -f latin1",
+        ),
+        ("x,y\n1,2\n".encode("utf-16"), r"is in UTF-16\. Convert the file: iconv -f utf-16 -t utf-8"),
+    ],
+)
+def test_another_encoding_is_named(tmp_path, content, message):
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        rows.matches(tmp_path / "table.csv")
+    with pytest.raises(UserError, match=message):
+        rows.read(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize("comma", [";", "\t", "|", ","])
+@pytest.mark.parametrize("name", ['"a, b; c"', "tags"])
+def test_the_separator_is_inferred_from_the_rows(written, comma, name):
+    if comma != ",":
+        # A comma that separates nothing may be anywhere.
+        name = name.replace("tags", "size, in cm")
+    found = rows.read(written({name: numbers(), "z": numbers(seed=2), "y": numbers(seed=1)}, comma=comma))
+    assert [one.name for one in found.columns] == [name.strip('"'), "z"]
+    assert found.task.startswith("regression")
+
+
+def test_white_space_around_names_and_texts_does_not_count(written):
+    columns = {
+        "x": [f"{number} " for number in numbers()],
+        " z": [" NA", *numbers(59)],
+        "\tcity": ["Rome", " Rome ", "Oslo", " "] * 15,
+        " day": [f" 2020-01-{1 + number % 28:02}" for number in range(COUNT)],
+        " y ": ["no", " no", "yes", ""] * 15,
+    }
+    path = written(columns)
+    found = rows.read(path)
+    named = [(one.name, one.categories, one.date) for one in found.columns]
+    assert named == [
+        ("x", None, None),
+        ("z", None, None),
+        ("city", ("Oslo", "Rome"), None),
+        ("day", None, "day"),
+    ]
+    assert (found.target, found.labels, len(found.truth)) == ("y", ("no", "yes"), 45)
+    again = new_rows.read(path, found.columns, found.target, found.labels)
+    np.testing.assert_array_equal(again.values[~np.isnan(again.truth)], found.features)
+    assert again.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["NA", "none", "?", "null", "nan"])
+def test_a_class_may_have_the_name_of_a_missing_value(written, name):
+    columns = with_x(alley=[name, "gravel", "paved"] * 20, y=[name, "mild", "severe", ""] * 15)
+    found = rows.read(written(columns))
+    assert set(found.labels) == {name, "mild", "severe"}
+    assert len(found.truth) == 45
+    # A feature is missing there.
+    assert found.columns[1].categories == ("gravel", "paved")
+    assert f"y has the class {name}: leave these cells empty if it stands for a missing value." in found.notes
+    again = new_rows.read(written(columns), found.columns, "y", found.labels)
+    np.testing.assert_array_equal(again.truth[~np.isnan(again.truth)], found.truth)
+    # In a target of numbers it is missing.
+    assert len(rows.read(written(with_x(y=[name, 0.5, 1.5, 2.5] * 15))).truth) == 45
+
+
 def test_types_are_inferred_from_all_rows(tmp_path):
     # More than the first megabyte, in which all are whole numbers.
     lines = ["x,y", *(f"123456789,{number % 97}.5" for number in range(100_000)), "0.5,2", "7,1"]

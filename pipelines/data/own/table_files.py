@@ -1,0 +1,191 @@
+"""The files of tables, in CSV, TSV or Parquet: separators, decimal points, white space and missing values."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from pipelines.core.errors import UserError
+from pipelines.data.own.columns import NOT_UTF8
+
+# Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
+MISSING = (*pa_csv.ConvertOptions().null_values, "?", "None", "none")
+# Among classes, only an empty cell is missing: NA may be Namibia, and "none" the answer to predict.
+MISSING_CLASS = ("",)
+# Separators of columns. A comma may also be the decimal point of a file that another one separates.
+SEPARATORS = "\t;|,"
+# Bytes and rows from which the separator is inferred.
+HEAD, ROWS = 2**16, 20
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@contextmanager
+def reading(table: Path) -> Iterator[None]:
+    """Turns the errors of reading a table in the block into a `UserError`."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+            raise UserError(f"the table {table} {NOT_UTF8}") from error
+        raise UserError(
+            f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}. Correct it, or write it again."
+        ) from error
+
+
+def separated(table: Path) -> pa_csv.ParseOptions:
+    """Returns the separator of columns: a tab in a .tsv file, else a tab, semicolon, bar or comma, as its rows suggest.
+
+    Args:
+        table: the file.
+
+    Raises:
+        UserError: the file is in UTF-16.
+    """
+    with table.open("rb") as file:
+        head = file.read(HEAD)
+    if head.startswith(UTF16):
+        raise UserError(
+            f"the table {table} cannot be read: it is in UTF-16. Convert the file: iconv -f utf-16 -t utf-8."
+        )
+    one = "\t" if table.suffix.lower() == ".tsv" else _separator(head)
+    return pa_csv.ParseOptions(delimiter=one, newlines_in_values=True)
+
+
+def schema(table: Path) -> pa.Schema:
+    """Returns the columns of a table; types of a CSV are those of its first megabyte.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    with reading(table):
+        if table.suffix.lower() == ".parquet":
+            return pq.read_schema(table)
+        with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
+            found = reader.schema
+        # White space around a name, as in "a, b", is no part of it.
+        return pa.schema([field.with_name(field.name.strip()) for field in found])
+
+
+def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] = ()) -> pa.Table:
+    """Reads a file; the types of a CSV's columns are inferred from all of its rows.
+
+    White space around the names and texts of a CSV is removed. Numbers may have a decimal comma if it does not separate
+    columns, and more columns are numbers then.
+
+    Args:
+        path: the file.
+        texts: columns of a CSV to be read as text, such as those with the category 007.
+        classes: columns that name classes if they are text; only an empty cell is missing then.
+
+    Raises:
+        UserError: it cannot be read, or two columns have the same name.
+    """
+    names = schema(path).names
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
+    if path.suffix.lower() == ".parquet":
+        with reading(path):
+            return pq.read_table(path)
+    with reading(path):
+        content = _csv(path, names, texts)
+        point = "."
+        if separated(path).delimiter != "," and any(map(_is_text, _others(content, texts))):
+            found = _csv(path, names, texts, point=",")
+            if _numbers(_others(found, texts)) > _numbers(_others(content, texts)):
+                content, point = found, ","
+        for place, name in enumerate(names):
+            if _is_text(content.schema.field(place).type):
+                content = content.set_column(place, name, _trimmed(content[name], name in texts, point))
+            if name in classes and _is_text(content.schema.field(place).type):
+                content = content.set_column(place, name, class_names(path, names, [name])[name])
+    return content
+
+
+def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) -> pa.Table:
+    """Reads columns of a CSV as text, without white space around it; only empty cells are missing.
+
+    Args:
+        path: the file.
+        names: its columns.
+        wanted: columns to read, each with a name of its own; all if there are none.
+    """
+    content = _csv(path, names, wanted or names, missing=MISSING_CLASS, only=wanted)
+    for place, name in enumerate(wanted or names):
+        texts = pc.utf8_trim_whitespace(content.column(place))
+        content = content.set_column(place, name, pc.if_else(pc.equal(texts, ""), None, texts))
+    return content
+
+
+def _separator(head: bytes) -> str:
+    text, fields = head.decode("utf-8-sig", "replace"), {}
+    for one in SEPARATORS:
+        rows = [len(row) for row in csv.reader(io.StringIO(text, newline=""), delimiter=one) if row]
+        # The last row may be cut off.
+        fields[one] = (rows[:-1] if len(rows) > 1 and len(head) == HEAD else rows)[:ROWS] or [1]
+    # As often in each row as in the header, outside of quotes. Commas come last, because they may be decimal points.
+    even = [one for one, counts in fields.items() if len(counts) > 1 and counts[0] > 1 and len({*counts}) == 1]
+    return even[0] if even else max(reversed(SEPARATORS), key=lambda one: fields[one][0])
+
+
+def _csv(
+    path: Path,
+    names: Sequence[str],
+    texts: Collection[str],
+    *,
+    missing: Sequence[str] = MISSING,
+    point: str = ".",
+    only: Sequence[str] = (),
+) -> pa.Table:
+    form = separated(path)
+    with pa_csv.open_csv(path, parse_options=form) as reader:
+        written = dict(zip(reader.schema.names, names, strict=False))
+    kinds = {raw: pa.string() for raw, name in written.items() if name in texts}
+    content = pa_csv.read_csv(
+        path,
+        # By default, types are those of the first megabyte, and later rows of another type are an error.
+        read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1)),
+        parse_options=form,
+        convert_options=pa_csv.ConvertOptions(
+            null_values=missing,
+            strings_can_be_null=True,
+            column_types=kinds,
+            decimal_point=point,
+            include_columns=[raw for raw, name in written.items() if name in only],
+        ),
+    )
+    return content.rename_columns([written[raw] for raw in content.column_names])
+
+
+def _others(content: pa.Table, texts: Collection[str]) -> list[pa.DataType]:
+    return [field.type for field in content.schema if field.name not in texts]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind))
+
+
+def _numbers(kinds: Sequence[pa.DataType]) -> int:
+    return sum(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+
+
+def _trimmed(column: pa.ChunkedArray, as_text: bool, point: str) -> pa.ChunkedArray:
+    """Removes white space around texts, and infers their type again if there was some: " 1" is a number."""
+    texts = pc.utf8_trim_whitespace(column)
+    if texts.equals(column):
+        return column
+    if as_text:
+        return pc.if_else(pc.is_in(texts, pa.array(MISSING)), None, texts)
+    file = io.BytesIO()
+    pa_csv.write_csv(pa.table({"text": texts}), file)
+    read = pa_csv.ReadOptions(block_size=max(file.tell(), 2**20))
+    options = pa_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, decimal_point=point)
+    file.seek(0)
+    form = pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+    return pa_csv.read_csv(file, read_options=read, parse_options=form, convert_options=options)["text"]
