@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import TableColumn
-from pipelines.data.own import columns, label_sets, table_files, tables
+from pipelines.data.own import column_notes, columns, label_sets, table_files, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split
 from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
@@ -139,12 +139,24 @@ def read(
         names = answers.tolist()
     splits = given or assign_keys(keys, names)
     train = np.array([split == "train" for split in splits])
-    _refuse(labels, truth, train, target)
+    _refuse(labels, truth, answers, train, target)
     kinds = {name: content.schema.field(name).type for name in kept}
     described = tuple(columns.described(name, values[train], kinds[name]) for name, values in kept.items())
     features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
     surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
+    notes += [
+        f"{name} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS}"
+        for name, values in found.items()
+        if not isinstance(values, str) and values.dtype == object and (seen := column_notes.notation(values))
+    ]
+    if not labels and (lost := column_notes.lost_digits(answers)):
+        notes.append(f"{target}: {lost}")
+    notes += [
+        f"{column.name}: {lost}"
+        for column, values in zip(described, kept.values(), strict=True)
+        if column.categories is None and (lost := column_notes.lost_digits(values, dates=bool(column.date)))
+    ]
     return TableData(
         source=str(path.absolute()),
         target=target,
@@ -200,6 +212,11 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     whole = not text and bool((values == np.round(values)).all())
     few = whole and len(kinds) <= CLASSES
     frequent = len(kinds) == 2 or counts.min() >= max(OFTEN, SHARE * len(values))
+    if text and task != "classification" and (seen := column_notes.notation(values)):
+        raise UserError(
+            f"the target {target} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS} If they are "
+            "names of classes, add --task classification."
+        )
     if text and task == "regression":
         raise UserError(f"the target {target} is not a number, and --task regression needs numbers. {OTHER_TARGET}")
     if task == "auto":
@@ -263,13 +280,15 @@ def _keys(content: Sequence[np.ndarray], groups: np.ndarray | None) -> list[str]
     return [key if one else f"group {group}" for key, group, one in zip(keys, groups.tolist(), alone, strict=True)]
 
 
-def _refuse(labels: Sequence[str], truth: np.ndarray, train: np.ndarray, target: str) -> None:
+def _refuse(labels: Sequence[str], truth: np.ndarray, answers: np.ndarray, train: np.ndarray, target: str) -> None:
     if not train.any():
         raise UserError("there are no training rows. Add some, or move some into that split.")
     counts = class_counts(truth[train], len(labels)) if labels else ()
     if missing := [label for label, count in zip(labels, counts, strict=True) if not count]:
         raise UserError(f"no training row has the {target} {missing[0]}. Add some, or remove the rows that have it.")
     if not labels and np.ptp(truth[train]) == 0:
+        if lost := column_notes.lost_digits(answers[train]):
+            raise UserError(f"all training rows have the same {target} after rounding: its {lost}")
         raise UserError(f"all training rows have the same {target}, so that there is nothing to learn. Add others.")
 
 
@@ -280,6 +299,10 @@ def _notes(
         count = len({*values.tolist()} - {None})
         if values.dtype == object and count > CATEGORIES:
             yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."
+    texts = {name: values.tolist() for name, values in kept.items() if values.dtype == object}
+    for name, names in (*texts.items(), (target, labels)):
+        if alike := column_notes.variants(names):
+            yield f"{name} has texts that differ in case only: {alike}. Write them alike if they mean the same."
     for label in labels:
         if label in table_files.MISSING:
             yield f"{target} has the class {label}: leave these cells empty if it stands for a missing value."

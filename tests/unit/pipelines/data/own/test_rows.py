@@ -285,6 +285,86 @@ def test_white_space_around_names_and_texts_does_not_count(written):
     assert again.warnings == ()
 
 
+def test_numbers_may_have_a_decimal_comma_where_it_separates_nothing(written):
+    columns = {"size": numbers(), "count": [*range(30)] * 2, "city": ["Rome", "1.5"] * 30, "y": numbers(seed=1)}
+    plain = rows.read(written(columns, comma=";"))
+    commas = {name: [str(value).replace(".", ",") for value in columns[name]] for name in ("size", "y")}
+    path = written(columns | commas, comma=";")
+    found = rows.read(path)
+    assert [(one.name, one.categories) for one in found.columns] == [
+        ("size", None),
+        ("count", None),
+        ("city", ("1.5", "Rome")),
+    ]
+    np.testing.assert_array_equal(found.features, plain.features)
+    np.testing.assert_array_equal(found.truth, plain.truth)
+    again = new_rows.read(path, found.columns, "y", ())
+    np.testing.assert_array_equal(again.values, found.features)
+    np.testing.assert_array_equal(again.truth.astype(np.float32), found.truth)
+
+
+ODD = {
+    "thousands separators (1,234.5)": ['"1,234.5"', '"2,345.5"', "12.5"],
+    "thousands separators (1'234)": ["1'234", "5'678'901", "7"],
+    "percent signs (12%)": ["12%", "7.5 %", "3%"],
+    "cells without a number (-)": ["1.5", "-", "2.5"],
+    "decimal commas (20,5)": ['"20,5"', '"3,25"', "4"],
+}
+
+
+@pytest.mark.parametrize("seen", ODD)
+def test_numbers_that_are_read_as_text_are_named(written, seen):
+    values = ODD[seen] * 20
+    found = rows.read(written(with_x(z=values, y=numbers(seed=1))))
+    (note,) = [one for one in found.notes if one.startswith("z ")]
+    assert note.startswith(f"z has numbers that are read as text: {seen}. Write plain numbers")
+    path = written(with_x(y=values))
+    for task in ("auto", "regression"):
+        with pytest.raises(
+            UserError, match=r"the target y has numbers that are read as text: .*\. Write plain"
+        ) as error:
+            rows.read(path, task=task)
+        assert seen in str(error.value)
+        assert str(error.value).endswith("If they are names of classes, add --task classification.")
+    assert len(rows.read(path, task="classification").labels) > 1
+
+
+def test_other_texts_are_no_numbers(written):
+    for values in (["1-3", "4-6", "7"] * 20, ["-", "a", "b"] * 20, ["007", "012", "A1"] * 20, ["1,5", "a", "b"] * 20):
+        quoted = [f'"{value}"' for value in values]
+        found = rows.read(written(with_x(z=quoted, y=quoted)))
+        assert len(found.labels) == 3
+        assert not any("numbers" in note for note in found.notes)
+
+
+def test_texts_that_differ_in_case_only_are_named(written):
+    found = rows.read(written(with_x(city=["Rome", "rome", "Oslo"] * 20, y=["No", "no", "yes"] * 20)))
+    for name, texts in (("city", "Rome, rome"), ("y", "No, no")):
+        said = f"{name} has texts that differ in case only: {texts}. Write them alike if they mean the same."
+        assert said in found.notes
+
+
+def test_digits_that_float32_loses_are_named(written):
+    seconds = [1_700_000_000 + 7 * number % 60 for number in range(COUNT)]
+    times = [datetime.datetime(2020, 1, 1, 0, 0, second % 60) for second in seconds]
+    price = [1e6 + number / 100 for number in range(COUNT)]
+    found = rows.read(written(with_x(t=seconds, time=times, y=price)))
+    assert "t: 60 different values become 1 in float32, in which nets compute. Subtract a constant such as " in str(
+        found.notes
+    )
+    assert any(note.startswith("time: 60 different values become 1") for note in found.notes)
+    assert any(note.startswith("y: 60 different values become ") for note in found.notes)
+    assert "Subtract a constant such as 1,000,000, in new rows too." in str(found.notes)
+    with pytest.raises(
+        UserError, match=r"all training rows have the same y after rounding: its .* become 1 in float32"
+    ):
+        rows.read(written(with_x(y=[1e9 + number for number in numbers()])))
+    # Ordinary numbers lose digits that do not matter.
+    precise = np.random.default_rng(0).normal(size=(2, 60_000))
+    path = written({"x": precise[0].tolist(), "y": precise[1].tolist()})
+    assert rows.read(path).notes == ()
+
+
 @pytest.mark.parametrize("name", ["NA", "none", "?", "null", "nan"])
 def test_a_class_may_have_the_name_of_a_missing_value(written, name):
     columns = with_x(alley=[name, "gravel", "paved"] * 20, y=[name, "mild", "severe", ""] * 15)

@@ -1,0 +1,83 @@
+"""Peculiarities of columns: numbers that are read as text, texts that differ in case only, digits lost in float32."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+# A column holds numbers in another notation if this share of its texts are some.
+NUMBERS = 0.9
+# Lost digits matter if a number changes by more than this share of the standard deviation.
+LOST = 1e-3
+# Variants in a note.
+SHOWN = 4
+PLAIN_NUMBERS = (
+    "Write plain numbers, 1234.5 (or 1234,5 in a file with decimal commas), and leave cells without a number empty."
+)
+_THOUSANDS = r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3}(?:\1\d{3})*)(?:[.,]\d+)?"
+_DECIMAL_COMMA = r"[+-]?\d*,\d+"
+_PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NOTATIONS = {
+    "percent signs": re.compile(rf"(?:{_THOUSANDS}|{_DECIMAL_COMMA}|{_PLAIN})\s?%"),
+    "thousands separators": re.compile(_THOUSANDS),
+    "decimal commas": re.compile(_DECIMAL_COMMA),
+}
+_DASHES = "cells without a number"
+
+
+def notation(texts: np.ndarray) -> str:
+    """Returns why numbers are read as texts, such as "thousands separators (1,234.50)"; nothing for other texts.
+
+    Args:
+        texts: values of a column, objects with None for missing ones.
+    """
+    counts = Counter(text for text in texts.tolist() if text is not None)
+    found: dict[str, str] = {}
+    numbers = dashes = 0
+    for text, count in counts.items():
+        if re.fullmatch("[-\u2013\u2014]+", text):
+            found.setdefault(_DASHES, text)
+            dashes += count
+            continue
+        # 1.234 is a plain number first, though a point may separate thousands where commas are decimal points.
+        plain = re.fullmatch(_PLAIN, text) is not None
+        kind = None if plain else next((name for name, form in _NOTATIONS.items() if form.fullmatch(text)), None)
+        if kind is not None:
+            found.setdefault(kind, text)
+        numbers += count * (plain or kind is not None)
+    if not numbers or numbers + dashes < NUMBERS * counts.total():
+        return ""
+    return ", ".join(f"{kind} ({text})" for kind, text in found.items())
+
+
+def variants(names: Iterable[str | None]) -> str:
+    """Returns the first texts that differ in case only, with commas between them; nothing if there are none."""
+    spellings: dict[str, set[str]] = {}
+    for name in {*names} - {None}:
+        spellings.setdefault(str(name).casefold(), set()).add(str(name))
+    found = next((sorted(each) for _, each in sorted(spellings.items()) if len(each) > 1), [])
+    return ", ".join(found[:SHOWN])
+
+
+def lost_digits(numbers: np.ndarray, *, dates: bool = False) -> str:
+    """Returns what a column loses in float32, as the rest of a sentence with advice; nothing if it does not matter.
+
+    Args:
+        numbers: values of a column, float64 with NaN for missing ones.
+        dates: whether they are days since 1970.
+    """
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return ""
+    rounded = known.astype(np.float32)
+    before, after = len(np.unique(known)), len(np.unique(rounded))
+    if after == before or np.abs(known - rounded).max() <= LOST * known.std():
+        return ""
+    least = f"{known.min():,.0f}"
+    advice = (
+        "Give the time since a start of your own, as a number"
+        if dates
+        else f"Subtract a constant such as {least}, in new rows too"
+    )
+    return f"{before:,} different values become {after:,} in float32, in which nets compute. {advice}."
