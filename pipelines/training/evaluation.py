@@ -94,8 +94,8 @@ class Regression(Frozen):
     mae: float
     """Mean absolute error, in the unit of the target."""
     r2: float
-    """1 - (squared errors of the net) / (squared errors of the mean of the training targets): 1 is perfect, 0 is as
-    good as that mean, negative is worse."""
+    """1 - (squared errors of the net) / (squared deviations of the targets from their mean): 1 is perfect, 0 is as good
+    as that mean, negative is worse. In files of earlier versions, deviations are those from the training mean."""
     training_mean: float
     """Mean of the training targets."""
 
@@ -224,7 +224,7 @@ def measure_regression(
     Args:
         predicted: float [n, 1].
         targets: float [n, 1].
-        training_mean: mean of the training targets, the forecast to beat.
+        training_mean: mean of the training targets, which figures show.
         weights: the weights that gave the predictions.
         data: name and version of the data.
 
@@ -232,16 +232,19 @@ def measure_regression(
         The evaluation.
 
     Raises:
-        UserError: all targets equal the training mean, so that there is no variance to explain.
+        UserError: all targets are the same, so that there is no variance to explain.
 
     Example:
         measure_regression(model.predict(inputs), targets, 0.65, "final", "fama_french 1.0.0").r2
     """
     targets = targets.astype(np.float64)
     errors = predicted.astype(np.float64) - targets
-    spread = np.square(targets - training_mean).sum()
+    # As scikit-learn's r2_score, and as `predict` computes it.
+    spread = np.square(targets - targets.mean()).sum()
     if not spread:
-        raise UserError(f"R² is undefined on {data}: all targets of its test split equal the training mean.")
+        raise UserError(
+            f"R² is undefined on {data}: its targets are all the same. Expected two different ones: add examples."
+        )
     return Regression(
         weights=weights,
         data=data,

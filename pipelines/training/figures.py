@@ -206,7 +206,7 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
     right.set_ylabel("target")
     for axes in (left, right):
         axes.legend(fontsize=9)
-    figure.suptitle(f"{title}\nR\u00b2 against the training mean {result.r2:.3f}, {result.count:,} examples")
+    figure.suptitle(f"{title}\nR\u00b2 {result.r2:.3f}, {result.count:,} examples")
 
 
 def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:

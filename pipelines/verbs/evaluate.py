@@ -80,7 +80,7 @@ def table(result: AnyEvaluation, examples: str = "images") -> Table:
         for name in ("examples", "RMSE", "mean absolute error", "R²"):
             shown.add_column(name, justify="right")
         shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", f"{result.r2:.4f}")
-        shown.caption = f"R² against the training mean, {result.training_mean:.4g}"
+        shown.caption = "R²: 1 is perfect, 0 is as good as the mean of these targets"
         return shown
     if isinstance(result, MultiLabel):
         return _multi_label(shown, result, examples)

@@ -170,7 +170,7 @@ def test_evaluate_and_predict_read_texts_like_numbers_alike(tmp_path, capsys):
         assert found["count"] == 120
         if target == "price":
             assert found[column] < 2
-            assert f"MAE {found['mae']:.4g}" in said.out
+            assert f"MAE {found['mae']:.4g}, R² {found['r2']:.3f}" in said.out
         else:
             assert found[column] > 0.9
             assert f"accuracy {found[column]:.1%}" in said.out

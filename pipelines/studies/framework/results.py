@@ -40,7 +40,7 @@ class Result:
 
     @property
     def r2(self) -> float | None:
-        """R² on the test split, against the training mean; None if the run diverged or predicts a class."""
+        """R² on the test split; None if the run diverged or predicts a class."""
         return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
 
     @property

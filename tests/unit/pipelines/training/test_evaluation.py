@@ -91,18 +91,19 @@ def test_errors_of_a_regression_by_hand():
     found = forecast([[2.0], [2.0], [5.0], [3.0]])
     assert (found.count, found.mae, found.training_mean) == (4, 1.5, 2.0)
     assert found.rmse == pytest.approx(np.sqrt(14 / 4))
-    # The squared distances from the training mean are 1, 0, 1, 16: those from the test mean do not count.
-    assert found.r2 == pytest.approx(1 - 14 / 18)
+    # The squared distances from the mean of these targets, 3, are 4, 1, 0, 9: the training mean does not count.
+    assert found.r2 == pytest.approx(1 - 14 / 14)
 
 
-def test_r2_is_1_if_perfect_0_for_the_training_mean_and_negative_if_worse():
+def test_r2_is_1_if_perfect_0_for_the_mean_and_negative_if_worse():
     assert forecast(TARGETS).r2 == 1
-    assert forecast(np.full((4, 1), 2.0)).r2 == 0
+    assert forecast(np.full((4, 1), 3.0)).r2 == 0
+    assert forecast(np.full((4, 1), 2.0)).r2 == pytest.approx(1 - 18 / 14)
     assert forecast(-TARGETS).r2 < 0
 
 
 def test_targets_without_spread_have_no_r2():
-    with pytest.raises(UserError, match=r"all targets of its test split equal the training mean"):
+    with pytest.raises(UserError, match=r"R² is undefined on toy 1\.0\.0: its targets are all the same"):
         forecast(TARGETS, targets=np.full((4, 1), 2.0))
 
 
@@ -116,7 +117,7 @@ def test_a_regression_survives_a_round_trip_through_its_file(tmp_path):
 
 def test_the_table_of_a_regression_shows_the_errors():
     shown = table(forecast([[2.0], [2.0], [5.0], [3.0]]))
-    assert [list(column.cells) for column in shown.columns] == [["4"], ["1.871"], ["1.5"], ["0.2222"]]
+    assert [list(column.cells) for column in shown.columns] == [["4"], ["1.871"], ["1.5"], ["0.0000"]]
 
 
 @pytest.mark.parametrize("count", [18, 200])
