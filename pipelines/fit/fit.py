@@ -152,5 +152,5 @@ def _report(result: Evaluation | MultiLabel | Regression, examples: str, target:
         scores = f"mean average precision {result.mean_average_precision:.2%}, macro F1 {result.macro_f1:.3f}, {right}"
         say(console, f"classes of {result.count:,} test {examples}: {scores}")
     else:
-        error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.r2:.3f}"
+        error = f"mean absolute error {result.mae:.4g}, R\u00b2 {result.shown_r2(3)}"
         say(console, f"{target} of {result.count:,} test {examples}: {error}")

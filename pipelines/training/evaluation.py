@@ -93,9 +93,10 @@ class Regression(Frozen):
     """Root of the mean squared error, in the unit of the target."""
     mae: float
     """Mean absolute error, in the unit of the target."""
-    r2: float
+    r2: float | None
     """1 - (squared errors of the net) / (squared deviations of the targets from their mean): 1 is perfect, 0 is as good
-    as that mean, negative is worse. In files of earlier versions, deviations are those from the training mean."""
+    as that mean, negative is worse. None if all targets are the same, such as that of a single row. In files of earlier
+    versions, deviations are those from the training mean."""
     training_mean: float
     """Mean of the training targets."""
 
@@ -107,7 +108,11 @@ class Regression(Frozen):
     @property
     def summary(self) -> str:
         """One-line summary of the result."""
-        return f"test R² {self.r2:.4f}"
+        return f"test R² {self.shown_r2()}"
+
+    def shown_r2(self, digits: int = 4) -> str:
+        """Returns R² as text, with a number of decimal places."""
+        return "undefined" if self.r2 is None else f"{self.r2:.{digits}f}"
 
 
 AnyEvaluation: TypeAlias = Evaluation | MultiLabel | Regression
@@ -231,9 +236,6 @@ def measure_regression(
     Returns:
         The evaluation.
 
-    Raises:
-        UserError: all targets are the same, so that there is no variance to explain.
-
     Example:
         measure_regression(model.predict(inputs), targets, 0.65, "final", "fama_french 1.0.0").r2
     """
@@ -241,17 +243,13 @@ def measure_regression(
     errors = predicted.astype(np.float64) - targets
     # As scikit-learn's r2_score, and as `predict` computes it.
     spread = np.square(targets - targets.mean()).sum()
-    if not spread:
-        raise UserError(
-            f"R² is undefined on {data}: its targets are all the same. Expected two different ones: add examples."
-        )
     return Regression(
         weights=weights,
         data=data,
         count=len(targets),
         rmse=float(np.sqrt(np.square(errors).mean())),
         mae=float(np.abs(errors).mean()),
-        r2=float(1 - np.square(errors).sum() / spread),
+        r2=float(1 - np.square(errors).sum() / spread) if spread else None,
         training_mean=training_mean,
     )
 

@@ -206,7 +206,7 @@ def forecast(figure: Figure, result: Regression, predicted: np.ndarray, targets:
     right.set_ylabel("target")
     for axes in (left, right):
         axes.legend(fontsize=9)
-    figure.suptitle(f"{title}\nR\u00b2 {result.r2:.3f}, {result.count:,} examples")
+    figure.suptitle(f"{title}\nR\u00b2 {result.shown_r2(3)}, {result.count:,} examples")
 
 
 def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: np.ndarray, title: str) -> None:
@@ -228,5 +228,5 @@ def values(figure: Figure, result: Regression, predicted: np.ndarray, targets: n
     axes.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
     axes.set(xlabel="true value", ylabel="prediction")
     axes.legend(fontsize=9, loc="upper left")
-    scores = f"R\u00b2 {result.r2:.3f}, mean absolute error {result.mae:.4g}, {result.count:,} rows"
+    scores = f"R\u00b2 {result.shown_r2(3)}, mean absolute error {result.mae:.4g}, {result.count:,} rows"
     axes.set_title(f"{title}\n{scores}", fontsize=10)

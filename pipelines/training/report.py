@@ -122,7 +122,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     result = evaluation.read(run.path / "evaluation.json", Regression)
     if result:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
-        r2 = f"R² **{result.r2:.4f}**"
+        r2 = f"R² **{result.shown_r2()}**"
         rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
     # Targets of a table are standardized in training.
     return rows + _training(run, "mae", ".4g", ", in standard deviations" if run.record.data.columns else "")

@@ -79,7 +79,7 @@ def table(result: AnyEvaluation, examples: str = "images") -> Table:
     if isinstance(result, Regression):
         for name in ("examples", "RMSE", "mean absolute error", "R²"):
             shown.add_column(name, justify="right")
-        shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", f"{result.r2:.4f}")
+        shown.add_row(f"{result.count:,}", f"{result.rmse:.4g}", f"{result.mae:.4g}", result.shown_r2())
         shown.caption = "R²: 1 is perfect, 0 is as good as the mean of these targets"
         return shown
     if isinstance(result, MultiLabel):

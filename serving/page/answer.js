@@ -82,7 +82,7 @@ export class Answer {
     const tested = `test ${columns.length ? "rows" : "images"}${facts.data ? ` of ${facts.data}` : ""}`;
     const quality = facts.test_accuracy !== null ? `${percent(facts.test_accuracy)} right on ${count} ${tested}`
       : facts.test_map !== null ? `Mean average precision ${percent(facts.test_map)} on ${count} ${tested}`
-      : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}, R² ${facts.test_r2?.toFixed(3)}`
+      : facts.test_mae !== null ? `Off by ${short(facts.test_mae)} on average on ${count} ${tested}${facts.test_r2 === null ? "" : `, R² ${facts.test_r2.toFixed(3)}`}`
       : `Not evaluated on ${tested}`;
     const bytes = facts.size < 1e6 ? `${Math.ceil(facts.size / 1e3)}\u00a0kB` : `${(facts.size / 1e6).toFixed(1)}\u00a0MB`;
     const size = `${facts.parameters.toLocaleString("en")} weights, ${bytes}`;

@@ -103,8 +103,10 @@ def test_r2_is_1_if_perfect_0_for_the_mean_and_negative_if_worse():
 
 
 def test_targets_without_spread_have_no_r2():
-    with pytest.raises(UserError, match=r"R² is undefined on toy 1\.0\.0: its targets are all the same"):
-        forecast(TARGETS, targets=np.full((4, 1), 2.0))
+    found = forecast(TARGETS, targets=np.full((4, 1), 2.0))
+    assert (found.r2, found.summary) == (None, "test R² undefined")
+    assert found.mae == pytest.approx(np.abs(TARGETS - 2).mean())
+    assert evaluation.Regression.model_validate_json(found.model_dump_json()) == found
 
 
 def test_a_regression_survives_a_round_trip_through_its_file(tmp_path):
