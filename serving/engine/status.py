@@ -92,7 +92,7 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
         state: state of the model.
     """
     known = ", ".join(map(str, sorted(state.served))) or "none"
-    requested = "no version" if version is None else f"no version {version}"
+    requested = "" if version is None else f"version {version} of "
     reasons = [
         f"Version {one} was refused: {refusal.reason}"
         for one, refusal in sorted(state.failed.items(), reverse=True)
@@ -100,7 +100,7 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
     ]
     if version is None and state.problem:
         reasons.append(state.problem)
-    return " ".join([f"of model {name!r} {requested} is served. Served are: {known}.", *reasons])
+    return " ".join([f"{requested}model {name!r} is not served. Served versions: {known}.", *reasons])
 
 
 def not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:

@@ -308,8 +308,8 @@ def check_output(name: Any, classes: Any, manifest: Manifest) -> int:
     if type(classes) is not int or classes < 0:
         raise RequestError(f'"classification" of {name!r} must be a number of classes. Received: {classes!r}.')
     if classes and name not in (allowed := _classified(manifest)):
-        others = f" It is for {' and '.join(allowed)}." if allowed else ""
-        raise RequestError(f'{name!r} has no "classification".{others}')
+        others = f" It applies to {' and '.join(allowed)}." if allowed else ""
+        raise RequestError(f'"classification" does not apply to {name!r}.{others}')
     return classes
 
 

@@ -64,7 +64,7 @@ def test_rolling_back_and_forward(root, catalog):
     pin(root, (1,))
     catalog.refresh()
     assert catalog.find("digits") == "digits 1"
-    with pytest.raises(UnknownModelError, match=r"no version 2 is served. Served are: 1"):
+    with pytest.raises(UnknownModelError, match=r"version 2 of model .* is not served. Served versions: 1\."):
         catalog.find("digits", version=2)
     (root / "digits" / release.NAME).unlink()
     catalog.refresh()

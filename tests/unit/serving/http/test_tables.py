@@ -118,7 +118,7 @@ def test_unknown_categories_are_reported(client):
         (
             "/v2/models/houses/infer",
             {"inputs": [TENSOR], "outputs": [{"name": "value", "parameters": {"classification": 1}}]},
-            "'value' has no \"classification\". It is for gate_means",
+            "\"classification\" does not apply to 'value'. It applies to gate_means",
         ),
         ("/v1/models/tiny:predict", {"instances": [{"rooms": 4}]}, "the signature has the one input 'image'"),
     ],

@@ -124,7 +124,7 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
         ({"inputs": [image()], "outputs": [classified(count="3")]}, "a number of classes. Received: '3'"),
         ({"inputs": [image()], "outputs": [classified(count=True)]}, "a number of classes. Received: True"),
-        ({"inputs": [image()], "outputs": [classified("label", 3)]}, "'label' has no \"classification\""),
+        ({"inputs": [image()], "outputs": [classified("label", 3)]}, "\"classification\" does not apply to 'label'"),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [3], "data": []}]}, "0 files"),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [3]}]}, "base64"),
     ],
