@@ -17,7 +17,7 @@ OTHERS = {DOCS / "how-to-add.md", DOCS / "serving.md", *DOCS.glob("tutorials/*.m
 
 def examples(page):
     """Returns the Python blocks of a page, without those of a walk, which test_tutorials.py runs with its commands."""
-    text = re.sub(r"^## A walk\n.*?(?=^## )", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^## Walkthrough\n.*?(?=^## )", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 

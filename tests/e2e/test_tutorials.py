@@ -34,7 +34,7 @@ def blocks(page):
     if path.exists():
         text = path.read_text(encoding="utf-8")
     else:
-        text = (DOCS / f"{page}.md").read_text(encoding="utf-8").partition("## A walk\n")[2].partition("\n## ")[0]
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8").partition("## Walkthrough\n")[2].partition("\n## ")[0]
     found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert {language for language, _ in found} <= {"python", "sh", "text"}
     for full, small in BUDGET.items():

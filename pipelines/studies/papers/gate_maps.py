@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.core import frameworks
-from pipelines.core.correlation import correlation
 from pipelines.core.run import Run
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Result, Results
 from pipelines.studies.shared import analysis_nets
 from pipelines.studies.shared.analysis_nets import TITLES, Numbers
+from pipelines.studies.shared.correlation import correlation
 
 
 def measure(run: Run, data_dir: Path | None) -> dict[str, np.ndarray]:

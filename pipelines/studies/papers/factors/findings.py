@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.core.correlation import rank_correlation
 from pipelines.data import french_factors
 from pipelines.data.french_factors import MARKET
 from pipelines.studies.framework.results import Results
 from pipelines.studies.papers.factors.forecasts import Statistic, interval, r2, volatility
 from pipelines.studies.papers.factors.walk_forward import TESTED, WalkForward, walk_forward
+from pipelines.studies.shared.correlation import rank_correlation
 
 YEAR = 12
 """Months of a volatility window."""

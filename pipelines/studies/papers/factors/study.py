@@ -15,7 +15,6 @@ import numpy as np
 
 from pipelines import recipes
 from pipelines.core.config import Config
-from pipelines.core.correlation import rank_correlation
 from pipelines.data.french_factors import SIZE
 from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
@@ -25,6 +24,7 @@ from pipelines.studies.papers.factors.figures import by_volatility, gains, over_
 from pipelines.studies.papers.factors.findings import YEAR, Findings, findings
 from pipelines.studies.papers.factors.forecasts import clark_west, r2
 from pipelines.studies.papers.factors.walk_forward import FOLDS, KINDS, TESTED, TESTS, WEIGHTS, arm, measured
+from pipelines.studies.shared.correlation import rank_correlation
 
 ASKED = {"return": "next month's market return", "size": "the size of next month's market return"}
 CHANGED = ("model.match", "optimizer.learning_rate", "epochs", "precision")

@@ -23,7 +23,7 @@ def given(*words):
 
 @pytest.mark.parametrize("address", ["tf-serving:8500", "10.0.0.1:8500", "[::1]:8500", "http://a:8501", "https://a/"])
 def test_addresses_of_tf_serving(address):
-    serve._options(given("--backend", "tf-serving", "--address", address))
+    assert serve._options(given("--backend", "tf-serving", "--address", address)).address == address
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,10 @@ def test_a_model_whose_only_version_is_bad_serves_none(root):
     for version in (None, 1):
         with pytest.raises(RefusedError, match=r"is not served. Served versions: none. Version 1 was refused: "):
             made.find("cats", version)
-    with pytest.raises(UnknownModelError, match="version 2 of model .* is not served"):
+    with pytest.raises(UnknownModelError, match=r"version 2 of model .* is not served"):
         made.find("cats", 2)
     assert [one.state for one in made.statuses("cats")] == ["failed"]
-    with pytest.raises(UnknownModelError, match="version 2 of model .* is not served"):
+    with pytest.raises(UnknownModelError, match=r"version 2 of model .* is not served"):
         made.statuses("cats", 2)
 
 

@@ -3,7 +3,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pipelines.core.correlation import rank_correlation
 from pipelines.studies.papers.factors import forecasts
 from pipelines.studies.papers.factors.forecasts import (
     clark_west,
@@ -15,6 +14,7 @@ from pipelines.studies.papers.factors.forecasts import (
     ridge,
     volatility,
 )
+from pipelines.studies.shared.correlation import rank_correlation
 
 
 def series(seed, count=400):
