@@ -118,7 +118,7 @@ def _select(examples: Examples | Stream, classes: int, per_class: int) -> tuple[
     per_class = max(min(per_class, counts.max()), 1)
     common = np.flatnonzero(counts >= per_class)
     if not len(common):
-        raise UserError("there is no training example to draw: every row of the table has no class.")
+        raise UserError("there is no training example with a class to draw.")
     shown = common[np.linspace(0, len(common) - 1, min(COLUMNS, len(common))).round().astype(int)]
     return np.stack([images[np.flatnonzero(members[label])[:per_class]] for label in shown]), shown
 

@@ -1,0 +1,179 @@
+"""Files of tables: encodings, separators, notations of numbers, and what counts as missing."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.data.own import new_rows, rows
+from tests.unit.pipelines.data.own.small_tables import COUNT, numbers, with_x
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"x,y\n1,2,3\n", "table.csv cannot be read"),
+        (b"x,x,y\n1,2,3\n", "more than one column named 'x'"),
+        (b"", "table.csv cannot be read"),
+        ("x,y\nJos\u00e9,1\n".encode("latin1") * 20, "'x' of .*table.csv is not in UTF-8|cannot be read"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, content, message):
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        rows.read(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "gr\u00f6\u00dfe,y\n1,2\n".encode("latin1"),
+            r"table\.csv is not in UTF-8\. Convert the file: iconv -f latin1",
+        ),
+        ("x,y\n1,2\n".encode("utf-16"), r"is in UTF-16\. Convert the file: iconv -f utf-16 -t utf-8"),
+    ],
+)
+def test_another_encoding_is_named(tmp_path, content, message):
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        rows.matches(tmp_path / "table.csv")
+    with pytest.raises(UserError, match=message):
+        rows.read(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize("comma", [";", "\t", "|", ","])
+@pytest.mark.parametrize("name", ['"a, b; c"', "tags"])
+def test_the_separator_is_inferred_from_the_rows(written, comma, name):
+    if comma != ",":
+        # A comma that separates nothing may be anywhere.
+        name = name.replace("tags", "size, in cm")
+    found = rows.read(written({name: numbers(), "z": numbers(seed=2), "y": numbers(seed=1)}, comma=comma))
+    assert [one.name for one in found.columns] == [name.strip('"'), "z"]
+    assert found.task.startswith("regression")
+
+
+def test_white_space_around_names_and_texts_does_not_count(written):
+    columns = {
+        "x": [f"{number} " for number in numbers()],
+        " z": [" NA", *numbers(59)],
+        "\tcity": ["Rome", " Rome ", "Oslo", " "] * 15,
+        " day": [f" 2020-01-{1 + number % 28:02}" for number in range(COUNT)],
+        " y ": ["no", " no", "yes", ""] * 15,
+    }
+    path = written(columns)
+    found = rows.read(path)
+    named = [(one.name, one.categories, one.date) for one in found.columns]
+    assert named == [
+        ("x", None, None),
+        ("z", None, None),
+        ("city", ("Oslo", "Rome"), None),
+        ("day", None, "day"),
+    ]
+    assert (found.target, found.labels, len(found.truth)) == ("y", ("no", "yes"), 45)
+    again = new_rows.read(path, found.columns, found.target, found.labels)
+    np.testing.assert_array_equal(again.values[~np.isnan(again.truth)], found.features)
+    assert again.warnings == ()
+
+
+def test_numbers_may_have_a_decimal_comma_where_it_separates_nothing(written):
+    columns = {"size": numbers(), "count": [*range(30)] * 2, "city": ["Rome", "1.5"] * 30, "y": numbers(seed=1)}
+    plain = rows.read(written(columns, comma=";"))
+    commas = {name: [str(value).replace(".", ",") for value in columns[name]] for name in ("size", "y")}
+    path = written(columns | commas, comma=";")
+    found = rows.read(path)
+    assert [(one.name, one.categories) for one in found.columns] == [
+        ("size", None),
+        ("count", None),
+        ("city", ("1.5", "Rome")),
+    ]
+    np.testing.assert_array_equal(found.features, plain.features)
+    np.testing.assert_array_equal(found.truth, plain.truth)
+    again = new_rows.read(path, found.columns, "y", ())
+    np.testing.assert_array_equal(again.values, found.features)
+    np.testing.assert_array_equal(again.truth.astype(np.float32), found.truth)
+
+
+ODD = {
+    "thousands separators (1,234.5)": ['"1,234.5"', '"2,345.5"', "12.5"],
+    "thousands separators (1'234)": ["1'234", "5'678'901", "7"],
+    "percent signs (12%)": ["12%", "7.5 %", "3%"],
+    "cells without a number (-)": ["1.5", "-", "2.5"],
+    "decimal commas (20,5)": ['"20,5"', '"3,25"', "4"],
+}
+
+
+@pytest.mark.parametrize("seen", ODD)
+def test_numbers_that_are_read_as_text_are_named(written, seen):
+    values = ODD[seen] * 20
+    found = rows.read(written(with_x(z=values, y=numbers(seed=1))))
+    (note,) = [one for one in found.notes if one.startswith("z ")]
+    assert note.startswith(f"z has numbers that are read as text: {seen}. Write plain numbers")
+    path = written(with_x(y=values))
+    for task in ("auto", "regression"):
+        with pytest.raises(
+            UserError, match=r"the target y has numbers that are read as text: .*\. Write plain"
+        ) as error:
+            rows.read(path, task=task)
+        assert seen in str(error.value)
+        assert str(error.value).endswith("If they are names of classes, add --task classification.")
+    assert len(rows.read(path, task="classification").labels) > 1
+
+
+def test_other_texts_are_no_numbers(written):
+    for values in (["1-3", "4-6", "7"] * 20, ["-", "a", "b"] * 20, ["007", "012", "A1"] * 20, ["1,5", "a", "b"] * 20):
+        quoted = [f'"{value}"' for value in values]
+        found = rows.read(written(with_x(z=quoted, y=quoted)))
+        assert len(found.labels) == 3
+        assert not any("numbers" in note for note in found.notes)
+
+
+def test_texts_that_differ_in_case_only_are_named(written):
+    found = rows.read(written(with_x(city=["Rome", "rome", "Oslo"] * 20, y=["No", "no", "yes"] * 20)))
+    for name, texts in (("city", "Rome, rome"), ("y", "No, no")):
+        said = f"{name} has texts that differ in case only: {texts}. Write them alike if they mean the same."
+        assert said in found.notes
+
+
+def test_digits_that_float32_loses_are_named(written):
+    seconds = [1_700_000_000 + 7 * number % 60 for number in range(COUNT)]
+    times = [datetime.datetime(2020, 1, 1, 0, 0, second % 60) for second in seconds]
+    price = [1e6 + number / 100 for number in range(COUNT)]
+    found = rows.read(written(with_x(t=seconds, time=times, y=price)))
+    assert "t: 60 different values become 1 in float32, in which nets compute. Subtract a constant such as " in str(
+        found.notes
+    )
+    assert any(note.startswith("time: 60 different values become 1") for note in found.notes)
+    assert any(note.startswith("y: 60 different values become ") for note in found.notes)
+    assert "Subtract a constant such as 1,000,000, in new rows too." in str(found.notes)
+    with pytest.raises(
+        UserError, match=r"all training rows have the same y after rounding: its .* become 1 in float32"
+    ):
+        rows.read(written(with_x(y=[1e9 + number for number in numbers()])))
+    # Ordinary numbers lose digits that do not matter.
+    precise = np.random.default_rng(0).normal(size=(2, 60_000))
+    path = written({"x": precise[0].tolist(), "y": precise[1].tolist()})
+    assert rows.read(path).notes == ()
+
+
+@pytest.mark.parametrize("name", ["NA", "none", "?", "null", "nan"])
+def test_a_class_may_have_the_name_of_a_missing_value(written, name):
+    columns = with_x(alley=[name, "gravel", "paved"] * 20, y=[name, "mild", "severe", ""] * 15)
+    found = rows.read(written(columns))
+    assert set(found.labels) == {name, "mild", "severe"}
+    assert len(found.truth) == 45
+    # A feature is missing there.
+    assert found.columns[1].categories == ("gravel", "paved")
+    assert f"y has the class {name}: leave these cells empty if it stands for a missing value." in found.notes
+    again = new_rows.read(written(columns), found.columns, "y", found.labels)
+    np.testing.assert_array_equal(again.truth[~np.isnan(again.truth)], found.truth)
+    # In a target of numbers it is missing.
+    assert len(rows.read(written(with_x(y=[name, 0.5, 1.5, 2.5] * 15))).truth) == 45
+
+
+def test_types_are_inferred_from_all_rows(tmp_path):
+    # More than the first megabyte, in which all are whole numbers.
+    lines = ["x,y", *(f"123456789,{number % 97}.5" for number in range(100_000)), "0.5,2", "7,1"]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    assert rows.read(tmp_path / "table.csv", task="regression").features[100_000, 0] == 0.5
