@@ -211,7 +211,7 @@ def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
         (infer, infer_request(IMAGES[:, :2]), Code.INVALID_ARGUMENT, "takes images of (batch, 4, 3, 1)"),
         (infer, infer_request(np.float32(IMAGES) / 2, "FP32"), Code.INVALID_ARGUMENT, "whole numbers"),
         (infer, infer_request(inputs=[]), Code.INVALID_ARGUMENT, "one input"),
-        (predict, predict_request(version=7), Code.NOT_FOUND, "no version 7"),
+        (predict, predict_request(version=7), Code.NOT_FOUND, "version 7 of model 'tiny' is not served"),
         (predict, predict_request(version=-1), Code.INVALID_ARGUMENT, "a positive integer"),
         (predict, predict_request(version_label="stable"), Code.NOT_FOUND, "no label 'stable'"),
         (predict, predict_request(signature_name="x"), Code.INVALID_ARGUMENT, "no signature 'x'"),
