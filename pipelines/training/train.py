@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -21,32 +21,34 @@ if TYPE_CHECKING:
     from pipelines.training.trackers import TrackerName
 
 
-def train(
-    config: Config,
-    path: Path,
-    *,
-    data_dir: Path | None = None,
-    interval: "Interval" = "auto",
-    console: Console | None = None,
-    probe: Probes | None = None,
-    reset_watchdog: Callable[[], None] | None = None,
-    track: "TrackerName | None" = None,
-    devices: int | None = None,
-    exchange: "Exchange | None" = None,
-) -> Run:
+class TrainOptions(TypedDict, total=False):
+    """Options of `train` and `resume`."""
+
+    data_dir: Path | None
+    """Folder of prepared data; None, the default, for that of TFDS."""
+    interval: "Interval"
+    """Steps between two checkpoints; "auto", the default, keeps their cost below 0.2% of the time."""
+    console: Console | None
+    """Where to print progress; None, the default, prints to standard output."""
+    probe: Probes | None
+    """Measurements during training; by default none."""
+    reset_watchdog: Callable[[], None] | None
+    """Called after every execution of training or validation; by default nothing is."""
+    track: "TrackerName | None"
+    """Experiment tracker to report to, "mlflow" or "wandb"; by default none."""
+    devices: int | None
+    """Number of devices to divide each batch among; None, the default, chooses it, or keeps that of a resumed run."""
+    exchange: "Exchange | None"
+    """Connection with other processes, which follow this one; without one, the default, it trains alone."""
+
+
+def train(config: Config, path: Path, **options: Unpack[TrainOptions]) -> Run:
     """Trains a new run to its end and draws its figures.
 
     Args:
         config: the configuration, as in a recipe.
         path: the run directory to create.
-        data_dir: folder of prepared data; None for the TFDS default.
-        interval: steps between two checkpoints; "auto" keeps their cost below 0.2% of the time.
-        console: where to print progress; None prints to standard output.
-        probe: measurements during training; None for none.
-        reset_watchdog: called after every execution of training or validation; None for nothing.
-        track: experiment tracker to report to, "mlflow" or "wandb"; None for none.
-        devices: number of devices to divide each batch among; None chooses it.
-        exchange: connection with other processes, which follow this one; None trains alone.
+        options: see `TrainOptions`.
 
     Returns:
         The finished run.
@@ -61,44 +63,15 @@ def train(
     """
     # Checked here too, because importing the frameworks takes seconds.
     refuse_existing(path)
-    return _complete(
-        config,
-        path,
-        data_dir=data_dir,
-        interval=interval,
-        console=console,
-        probe=probe,
-        reset_watchdog=reset_watchdog,
-        track=track,
-        devices=devices,
-        exchange=exchange,
-    )
+    return _complete(config, path, options)
 
 
-def resume(
-    path: Path,
-    *,
-    data_dir: Path | None = None,
-    interval: "Interval" = "auto",
-    console: Console | None = None,
-    probe: Probes | None = None,
-    reset_watchdog: Callable[[], None] | None = None,
-    track: "TrackerName | None" = None,
-    devices: int | None = None,
-    exchange: "Exchange | None" = None,
-) -> Run:
+def resume(path: Path, **options: Unpack[TrainOptions]) -> Run:
     """Resumes an interrupted run from its last checkpoint, trains it to its end and draws its figures.
 
     Args:
         path: the run directory.
-        data_dir: see `train`.
-        interval: see `train`; it may differ from the one before.
-        console: see `train`.
-        probe: see `train`.
-        reset_watchdog: see `train`.
-        track: see `train`.
-        devices: see `train`; None keeps the number that the run had.
-        exchange: see `train`.
+        options: see `TrainOptions`; they may differ from those before.
 
     Returns:
         The finished run.
@@ -112,18 +85,7 @@ def resume(
         resume(Path("runs/demo"))
     """
     open_run(path)
-    return _complete(
-        None,
-        path,
-        data_dir=data_dir,
-        interval=interval,
-        console=console,
-        probe=probe,
-        reset_watchdog=reset_watchdog,
-        track=track,
-        devices=devices,
-        exchange=exchange,
-    )
+    return _complete(None, path, options)
 
 
 def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, console: Console | None = None) -> float:
@@ -132,8 +94,8 @@ def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, conso
     Args:
         config: the configuration, as in a recipe.
         path: the figure to write.
-        data_dir: see `train`.
-        console: see `train`.
+        data_dir: folder of prepared data; None for the TFDS default.
+        console: where to print progress; None prints to standard output.
 
     Returns:
         The suggested learning rate.
@@ -153,33 +115,30 @@ def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, conso
     return found.suggested
 
 
-def _complete(
-    config: Config | None,
-    path: Path,
-    *,
-    data_dir: Path | None,
-    interval: "Interval",
-    console: Console | None,
-    probe: Probes | None,
-    reset_watchdog: Callable[[], None] | None,
-    track: "TrackerName | None",
-    devices: int | None,
-    exchange: "Exchange | None",
-) -> Run:
-    console = console or Console()
+def _complete(config: Config | None, path: Path, options: TrainOptions) -> Run:
+    console, devices = options.get("console") or Console(), options.get("devices")
     with _advice(path, console):
         frameworks.load(devices or (1 if config else open_run(path).record.devices or 1), console)
         from pipelines.training import figures, launch, report
         from pipelines.training.callbacks import ResetWatchdog
 
-        callbacks = [ResetWatchdog(reset_watchdog)] if reset_watchdog else []
-        options = launch.Options(data_dir, console, interval, callbacks, probe, track, devices, exchange)
+        reset_watchdog = options.get("reset_watchdog")
+        chosen = launch.Options(
+            data_dir=options.get("data_dir"),
+            console=console,
+            interval=options.get("interval", "auto"),
+            callbacks=[ResetWatchdog(reset_watchdog)] if reset_watchdog else [],
+            probe=options.get("probe"),
+            track=options.get("track"),
+            devices=devices,
+            exchange=options.get("exchange"),
+        )
         if config is not None:
-            run = launch.start(config, path, options)
+            run = launch.start(config, path, chosen)
         elif _is_trained(path):
             run = open_run(path)
         else:
-            run = launch.resume(path, options)
+            run = launch.resume(path, chosen)
         with locked(run):
             for folder in (run.path, run.path / "figures"):
                 remove_leftovers(folder)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
 from pipelines.training.processes.host import HostTask, train_together
-from pipelines.training.train import find_rate, resume, train
+from pipelines.training.train import TrainOptions, find_rate, resume, train
 
 TRAIN = "highway train"
 _RESUME_ALONE = (
@@ -56,84 +55,57 @@ recipes:
 """
 
 
-@dataclass(frozen=True)
-class TrainArguments:
-    """The arguments of `highway train`."""
+class Execution(Frozen):
+    """Where and how a run is trained: options of a new run and of a resumed one."""
 
-    config: Config | None
-    """The recipe with its overrides; None for a resumed run, which has a configuration already."""
-    run: Location | None
-    """The new run directory; None for the default."""
-    resume: Location | None
-    """The run directory to resume."""
-    data_dir: Path | None
-    """Folder of prepared data; None for the TFDS default."""
-    interval: int | Literal["auto"] = "auto"
-    """Steps between two checkpoints."""
-    find_rate: Path | None = None
-    """Figure of a sweep of the learning rate, in place of training; None trains."""
-    track: trackers.TrackerName | None = None
-    """Experiment tracker to report to; None for none."""
-    gpus: int | Literal["auto"] | None = "auto"
-    """Number of the GPU to use; "auto" uses the first one, if there is one, and None the CPU."""
-    devices: int | None = None
-    """Number of devices that each batch is divided among; None chooses it."""
-    cluster: str | None = None
-    """Address of the Ray cluster to train on; None for this machine."""
-    hosts: int | None = None
-    """Number of nodes of the cluster."""
-    min_hosts: int | None = None
-    """Number of nodes that suffice; None for all."""
-
-
-class NewRun(Config):
-    """The configuration of a run, and its folder."""
-
-    run: Location | None = None
-    """Run directory, or its URL; default: runs/RECIPE."""
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
     checkpoint_steps: Count | Literal["auto"] = "auto"
     """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
     track: trackers.TrackerName | None = None
-    """Experiment tracker to report to; its address, project and key come from its own environment variables."""
+    """Experiment tracker to report to; its address, project and key come from its own environment variables. A resumed
+    run continues there if it was tracked before."""
     gpus: NonNegative | Literal["auto"] | None = "auto"
     """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
     devices: Count | None = None
     """Divide each batch among the first devices of this machine, such as GPUs; default: one, or for deep stacks on JAX
-    as many parts of the CPU as save time."""
+    as many parts of the CPU as save time, and for a resumed run as many as before."""
     cluster: str | None = None
     """Train on the nodes of a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
     hosts: Count | None = None
     """Number of nodes of the cluster, with a process on each; default: 1."""
     min_hosts: Count | None = None
     """Number of nodes that suffice if others are missing; default: all."""
+
+
+class NewRun(Execution, Config):
+    """The configuration of a run, and its folder."""
+
+    run: Location | None = None
+    """Run directory, or its URL; default: runs/RECIPE."""
     find_rate: Path | None = None
     """Figure to write (.png, .pdf or .svg). Instead of training, raises the learning rate step by step, and suggests
     one."""
 
 
-class ResumedRun(Frozen):
+class ResumedRun(Execution):
     """Resumes an interrupted run with the configuration it was started with."""
 
     resume: Location
     """The run directory, or its URL."""
-    data_dir: Path | None = None
-    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
-    checkpoint_steps: Count | Literal["auto"] = "auto"
-    """Steps between two checkpoints; "auto" keeps their cost below 0.2% of the time."""
-    track: trackers.TrackerName | None = None
-    """Experiment tracker to report to; the run continues there if it was tracked before."""
-    gpus: NonNegative | Literal["auto"] | None = "auto"
-    """Number of the NVIDIA GPU to use; "auto" uses the first one, if there is one, and none uses the CPU."""
-    devices: Count | None = None
-    """Divide each batch among the first devices of this machine; default: as many as before."""
-    cluster: str | None = None
-    """Train on the nodes of a Ray cluster: HOST:PORT of its head, or "auto" for the cluster of this machine."""
-    hosts: Count | None = None
-    """Number of nodes of the cluster, with a process on each; default: 1."""
-    min_hosts: Count | None = None
-    """Number of nodes that suffice if others are missing; default: all."""
+
+
+class TrainArguments(Execution):
+    """The arguments of `highway train`."""
+
+    config: Config | None = None
+    """The recipe with its overrides; None for a resumed run, which has a configuration already."""
+    run: Location | None = None
+    """The new run directory; None for the default."""
+    resume: Location | None = None
+    """The run directory to resume."""
+    find_rate: Path | None = None
+    """Figure of a sweep of the learning rate, in place of training; None trains."""
 
 
 def main(arguments: list[str]) -> None:
@@ -170,7 +142,7 @@ def main(arguments: list[str]) -> None:
             url=str(place) if isinstance(place, Url) else None,
             data_dir=given.data_dir,
             config=given.config,
-            interval=given.interval,
+            interval=given.checkpoint_steps,
             track=given.track,
             devices=given.devices,
         )
@@ -183,9 +155,9 @@ def main(arguments: list[str]) -> None:
         if hosts is None or hosts.leads:
             say(console, _summary(read(place / "run.json", Record), place))
         return
-    options: dict[str, Any] = {
+    options: TrainOptions = {
         "data_dir": given.data_dir,
-        "interval": given.interval,
+        "interval": given.checkpoint_steps,
         "console": console,
         "track": given.track,
         "devices": given.devices,
@@ -254,20 +226,7 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     if any(word.partition("=")[0] == "--resume" for word in arguments):
         _refuse_fields(arguments)
         resumed = parse(ResumedRun, arguments, TRAIN)
-        return TrainArguments(
-            None,
-            None,
-            resumed.resume,
-            resumed.data_dir,
-            resumed.checkpoint_steps,
-            None,
-            resumed.track,
-            resumed.gpus,
-            resumed.devices,
-            resumed.cluster,
-            resumed.hosts,
-            resumed.min_hosts,
-        )
+        return TrainArguments(resume=resumed.resume, **_execution(resumed))
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             sys.stdout.write(_HELP.format(recipes="\n  ".join(recipes.names())))
@@ -284,20 +243,11 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another working directory.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
-    return TrainArguments(
-        config,
-        chosen.run,
-        None,
-        chosen.data_dir,
-        chosen.checkpoint_steps,
-        chosen.find_rate,
-        chosen.track,
-        chosen.gpus,
-        chosen.devices,
-        chosen.cluster,
-        chosen.hosts,
-        chosen.min_hosts,
-    )
+    return TrainArguments(config=config, run=chosen.run, find_rate=chosen.find_rate, **_execution(chosen))
+
+
+def _execution(given: Execution) -> dict[str, Any]:
+    return {name: getattr(given, name) for name in Execution.model_fields}
 
 
 def _refuse_fields(arguments: list[str]) -> None:

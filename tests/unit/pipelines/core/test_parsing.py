@@ -163,9 +163,9 @@ def test_the_folder_of_a_new_run():
 
 @pytest.mark.parametrize("words", [["demo"], ["--resume", "runs/a"]])
 def test_how_often_the_state_is_saved(words):
-    assert parse_train(words).interval == "auto"
-    assert parse_train([*words, "--checkpoint-steps", "auto"]).interval == "auto"
-    assert parse_train([*words, "--checkpoint-steps", "100"]).interval == 100
+    assert parse_train(words).checkpoint_steps == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "auto"]).checkpoint_steps == "auto"
+    assert parse_train([*words, "--checkpoint-steps", "100"]).checkpoint_steps == 100
     assert "--checkpoint-steps" in refused(*words, "--checkpoint-steps", "0")
 
 
