@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pipelines.data import sources
-from pipelines.data.images.digit import FINE, digit, redraw
+from pipelines.data.images.digit import BLACK, FINE, TOUCHING, digit, is_stored, redraw
 
 DIGITS = 60
 
@@ -35,6 +35,27 @@ def digits():
 def test_a_digit_as_stored_is_left_alone(normalized, digits):
     for image in digits:
         np.testing.assert_array_equal(normalized(image), image)
+
+
+def test_a_stored_digit_may_touch_its_edge(normalized, digits):
+    for image in digits:
+        first = int(np.flatnonzero(image.max(axis=1) >= BLACK)[0])
+        moved = np.roll(image, -first, axis=0)
+        touching = int((moved[0] >= BLACK).sum())
+        assert touching
+        if touching <= TOUCHING:
+            np.testing.assert_array_equal(normalized(moved), moved)
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 4 * 26 - 1)), st.integers(64, 255))
+def test_an_edge_is_black_but_for_touching_strokes(places, brightness):
+    edge = np.zeros(4 * 26, np.float32)
+    edge[[*places]] = brightness
+    image = np.zeros((28, 28), np.float32)
+    # Without the corners, which would count twice.
+    image[0, 1:-1], image[1:-1, -1], image[-1, 1:-1], image[1:-1, 0] = np.split(edge, 4)
+    assert bool(is_stored(tf.constant(image))) == (len(places) <= TOUCHING)
 
 
 def test_dark_on_light_becomes_the_stored_digit(normalized, digits):
