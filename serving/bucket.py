@@ -53,7 +53,7 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
-def prepare(url: str) -> Path:
+def copy_folder(url: str) -> Path:
     """Creates the folder that a repository is copied to; every start of an endpoint uses the same one.
 
     Args:

@@ -80,7 +80,7 @@ def export(
 
     trained = load_model(run, weights)
     _check_net(run, trained)
-    job = version_files.prepare(
+    job = version_files.checked_job(
         run, weights, trained, kind=conversion, gates=gates, calibrate=calibrate, data_dir=data_dir
     )
     with version.new_version(to) as (number, folder):

@@ -118,9 +118,7 @@ def _evaluated(
         return np.concatenate([predict(batch)[PROBABILITIES] for batch in batches])
 
     logits = np.log(np.maximum(probabilities(folder), np.finfo(np.float32).tiny))
-    found = evaluation.evaluate(
-        logits, examples.labels, content.labels, content.model.weights, content.run.test["data"]
-    )
+    found = evaluation.measure(logits, examples.labels, content.labels, content.model.weights, content.run.test["data"])
     # Not with the evaluation of the run, which may have been in bfloat16.
     accuracy = float((probabilities(exact).argmax(axis=1) == examples.labels).mean())
     if abs(found.accuracy - accuracy) > ACCURACY:

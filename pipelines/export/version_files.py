@@ -48,7 +48,7 @@ class ExportJob:
     """Number by which the logits are divided; None leaves them as they are."""
 
 
-def prepare(
+def checked_job(
     run: Run,
     weights: Weights,
     trained: keras.Model,
@@ -100,7 +100,7 @@ def write(job: ExportJob, forms: Sequence[Form], folder: Path, version: int) -> 
     """Writes and measures a version.
 
     Args:
-        job: the result of `prepare`.
+        job: the result of `checked_job`.
         forms: forms to write.
         folder: an empty folder inside the model's folder, which has the model's name.
         version: number of the version.

@@ -96,7 +96,7 @@ def evaluate(
         measured_labels = multi_label.measure(outputs, truth, labels, weights, found.name)
         result = measured_labels.model_copy(update={"split": found.split})
     else:
-        accuracy = evaluation.evaluate(outputs, truth, labels, weights, found.name)
+        accuracy = evaluation.measure(outputs, truth, labels, weights, found.name)
         update: dict[str, Any] = {"split": found.split}
         if mirror:
             both = outputs + model.predict(dataset.map(lambda images, labels: (images[:, :, ::-1], labels)), verbose=0)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.run import DataRecord, Run, Weights
-from pipelines.training.multi_label import MultiLabel, cross_entropy
+from pipelines.training.multi_label import MultiLabel, calibration_gap, cross_entropy
 
 Z95 = 1.959963984540054
 Kind = TypeVar("Kind", bound=Frozen)
@@ -118,7 +118,7 @@ class Regression(Frozen):
 AnyEvaluation: TypeAlias = Evaluation | MultiLabel | Regression
 
 
-def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
+def measure(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], weights: Weights, data: str) -> Evaluation:
     """Computes the metrics of a classifier.
 
     Args:
@@ -132,7 +132,7 @@ def evaluate(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], wei
         The evaluation.
 
     Example:
-        evaluate(model.predict(images), labels, run.record.data.labels, "final", "mnist 3.0.1").accuracy
+        measure(model.predict(images), labels, run.record.data.labels, "final", "mnist 3.0.1").accuracy
     """
     logits = logits.astype(np.float64)
     log_probabilities = logits - logits.max(axis=1, keepdims=True)
@@ -177,11 +177,7 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int =
     Reference:
         Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, section 2.
     """
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    # A bin includes its upper end.
-    at = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    gaps = np.bincount(at, confidence - right, bins)
-    return float(np.abs(gaps).sum() / len(labels))
+    return calibration_gap(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels, bins)
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -21,10 +21,10 @@ from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import checkpoint, devices, fine_tuning, metrics_file
+from pipelines.training.assembly import assemble
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
-from pipelines.training.prepare import prepare
 from pipelines.training.probe import PROBE_FILE, cut
 from pipelines.training.rebuild import (
     rebuilt,
@@ -56,7 +56,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     """
     refuse_existing(path)
     config = own.resolved(config, options.data_dir, options.console)
-    ready = prepare(config, options.data_dir, options.devices)
+    ready = assemble(config, options.data_dir, options.devices)
     examples = _training_examples(config, options.data_dir)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     created = Record(

@@ -155,9 +155,19 @@ def calibration_error(logits: np.ndarray, true: np.ndarray, bins: int = 15) -> f
         true: bool [n, classes].
         bins: number of bins.
     """
-    probabilities = sigmoid(logits).ravel()
+    return calibration_gap(sigmoid(logits).ravel(), true.ravel(), bins)
+
+
+def calibration_gap(probabilities: np.ndarray, true: np.ndarray, bins: int) -> float:
+    """Computes the mean gap between probabilities and how often they come true, in bins of equal width.
+
+    Args:
+        probabilities: float [n].
+        true: bool [n].
+        bins: number of bins; each includes its upper end.
+    """
     at = np.clip(np.ceil(probabilities * bins).astype(int) - 1, 0, bins - 1)
-    return float(np.abs(np.bincount(at, probabilities - true.ravel(), bins)).sum() / max(true.size, 1))
+    return float(np.abs(np.bincount(at, probabilities - true, bins)).sum() / max(true.size, 1))
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from pipelines.core.optimizers import ConstantSchedule
 from pipelines.core.plotting import BLUE, GREY, ORANGE, saved
 from pipelines.data import batches, sources
 from pipelines.data.own import prepare as own
+from pipelines.training.assembly import assemble
 from pipelines.training.net import compiled
-from pipelines.training.prepare import prepare
 
 # Learning rates of the first and the last step.
 LOWEST, HIGHEST = 1e-6, 10.0
@@ -65,7 +65,7 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     steps = steps or STEPS
     config = own.resolved(config, data_dir, console)
     config = config.model_copy(update={"steps_per_execution": 1, "schedule": ConstantSchedule()})
-    ready = prepare(config, data_dir)
+    ready = assemble(config, data_dir)
     examples = sources.load(config.data, "train", data_dir, config.validation, config.subset)
     growth = (HIGHEST / LOWEST) ** (1 / (steps - 1))
     rising = keras.optimizers.schedules.ExponentialDecay(LOWEST, decay_steps=1, decay_rate=growth)

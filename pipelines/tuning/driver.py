@@ -11,7 +11,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.core.sync import refresh
 from pipelines.core.url import Location
-from pipelines.training.prepare import prepare
+from pipelines.training.assembly import assemble
 from pipelines.tuning import search_state, trials
 from pipelines.tuning.ask_tell import AskTell
 from pipelines.tuning.search_plan import SearchPlan
@@ -103,7 +103,7 @@ def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:
         try:
             # Warnings about a net belong in the log of its trial.
             with warnings.catch_warnings(action="ignore"):
-                prepare(plan.configured(values), data_dir)
+                assemble(plan.configured(values), data_dir)
         except UserError as error:
             refusals.append(error)
         else:

@@ -111,7 +111,7 @@ def check_bucket(url: str, say: Callable[[str], object]) -> Path:
     # Packages for buckets start threads, which must not be forked.
     children = ChildProcesses(seconds=ANSWER)
     try:
-        folder = bucket.prepare(url)
+        folder = bucket.copy_folder(url)
         notice = children.call(bucket.check, url)
     except bucket.BucketError as error:
         raise EndpointError(str(error)) from error

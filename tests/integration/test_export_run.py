@@ -22,7 +22,7 @@ from pipelines.core.run import open_run
 from pipelines.data import sources
 from pipelines.export import forms, int8, onnx_model, parity
 from pipelines.export.form import Form, OpenedForm
-from pipelines.training.evaluation import evaluate
+from pipelines.training.evaluation import measure
 from pipelines.verbs.cli import main
 from serving.manifest import read
 from serving.measurements import Agreement
@@ -67,7 +67,7 @@ def export(run, data_dir, *words):
 
 def evaluated(run):
     """Writes an evaluation of the final weights: one of four digits right."""
-    found = evaluate(np.eye(10)[:4], np.array([0, 2, 3, 4]), DIGITS.labels, "final", "mnist_5k 1.0.0")
+    found = measure(np.eye(10)[:4], np.array([0, 2, 3, 4]), DIGITS.labels, "final", "mnist_5k 1.0.0")
     (run / "evaluation.json").write_text(found.model_dump_json())
 
 

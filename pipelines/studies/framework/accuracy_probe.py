@@ -44,7 +44,7 @@ def on_test(run: Run, data_dir: Path | None, steps: Collection[int]) -> Probe:
 
     def measure(net: "keras.Model") -> dict[str, float]:
         logits = net.predict(images, verbose=0)
-        found = evaluation.evaluate(logits, examples.labels, record.labels, "final", record.name)
+        found = evaluation.measure(logits, examples.labels, record.labels, "final", record.name)
         return {ACCURACY: found.accuracy, LOSS: found.loss}
 
     return Probe(steps, measure)

@@ -112,12 +112,12 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     frameworks.load()
     from pipelines.data import batches, catalog, preprocess, sources
     from pipelines.data.roots import OWN, base_name
-    from pipelines.training.prepare import prepare
+    from pipelines.training.assembly import assemble
 
     # Listing studies must not download anything; our own data sets come with installed packages.
     if base_name(config.data) not in OWN and catalog.find(config.data, data_dir) is None:
         raise UserError(f"the data set '{config.data}' is not prepared: highway data prepare {config.data}")
-    ready = prepare(config, data_dir)
+    ready = assemble(config, data_dir)
     examples = sources.load(config.data, "train", data_dir, config.validation, config.subset)
     fitted = preprocess.fit(config.preprocess, examples.images)
     each = ready.model.steps_per_execution

@@ -264,20 +264,20 @@ def test_a_url_must_be_of_a_repository(remote, content, monkeypatch):
 
 def test_the_copy_is_in_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = bucket.prepare("s3://bucket/models")
+    folder = bucket.copy_folder("s3://bucket/models")
     assert folder.is_relative_to(tmp_path / "highway-keras")
     assert bucket.read_report(folder) == bucket.Report(complete=False)
     seen = {"tiny/1": "digest"}
     bucket.write_report(folder, bucket.Report(problem="away", seen=seen))
-    assert bucket.prepare("s3://bucket/models") == folder
+    assert bucket.copy_folder("s3://bucket/models") == folder
     assert bucket.read_report(folder) == bucket.Report(complete=False, seen=seen)
-    assert bucket.prepare("s3://bucket/others") != folder
+    assert bucket.copy_folder("s3://bucket/others") != folder
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
-    assert bucket.prepare("s3://bucket/models") != folder
+    assert bucket.copy_folder("s3://bucket/models") != folder
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(bucket.BucketError, match=r"Name a folder .* XDG_CACHE_HOME"):
-        bucket.prepare("s3://bucket/models")
+        bucket.copy_folder("s3://bucket/models")
 
 
 NUMBERS = st.integers(1, 4)

@@ -13,7 +13,7 @@ LOGITS = np.array([[2.0, 0, 0], [0, 2, 0], [0, 2, 0], [0, 2, 0], [0, 0, 2], [0, 
 
 
 def result(logits=LOGITS, labels=LABELS, names=("a", "b", "c")):
-    return evaluation.evaluate(logits, labels, names, "best", "toy 1.0.0")
+    return evaluation.measure(logits, labels, names, "best", "toy 1.0.0")
 
 
 def test_counts_and_averages():

@@ -90,7 +90,7 @@ def test_confusion_shows_shares_of_the_true_class(figure, classes):
     labels = np.repeat(np.arange(classes), 4)
     logits = np.eye(classes)[np.where(np.arange(len(labels)) % 4, labels, 0)]
     names = tuple(f"class {index}" for index in range(classes))
-    figures.confusion(figure, evaluation.evaluate(logits, labels, names, "final", "toy"), "toy")
+    figures.confusion(figure, evaluation.measure(logits, labels, names, "final", "toy"), "toy")
     shares = figure.axes[0].images[0].get_array()
     assert shares[-1, -1] == 0.75
     assert shares[-1, 0] == 0.25

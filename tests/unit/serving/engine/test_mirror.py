@@ -86,7 +86,7 @@ def test_one_process_checks_the_bucket_and_another_takes_over(tmp_path, content,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     url = (tmp_path / "models").as_uri()
     add(tmp_path / "models", content, 1)
-    folder = bucket.prepare(url)
+    folder = bucket.copy_folder(url)
     first, second = Mirror(url, folder), Mirror(url, folder)
     first.start()
     eventually((folder / "tiny" / "1").is_dir)

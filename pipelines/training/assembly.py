@@ -1,4 +1,4 @@
-"""Prepares the training of a configuration, without writing anything."""
+"""Puts together what training needs, without writing anything."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from pipelines.training.precision import resolve
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Assembly:
     """A net that is ready for training.
 
     Args:
@@ -41,7 +41,7 @@ class Prepared:
     replaced: str | None
 
 
-def prepare(config: Config, data_dir: Path | None, devices: int | None = None) -> Prepared:
+def assemble(config: Config, data_dir: Path | None, devices: int | None = None) -> Assembly:
     """Builds the net and its optimizer for the data and the machine.
 
     Args:
@@ -85,4 +85,4 @@ def prepare(config: Config, data_dir: Path | None, devices: int | None = None) -
             memory.check(net, mine, precision.policy)
         replaced = fine_tuning.assign(net, location(config.start_from)) if config.start_from else None
         model = compiled(net, config, precision.policy, steps_per_epoch, accelerated, task=data.task, devices=devices)
-    return Prepared(data, machine, precision, steps_per_epoch, net, model, replaced)
+    return Assembly(data, machine, precision, steps_per_epoch, net, model, replaced)
