@@ -115,20 +115,7 @@ def read(
     if len(answers) < FEWEST:
         raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
     labels, truth, reason = _task(answers, target, task) if sets is None else _sets(answers, target, task)
-    left_out: dict[str, str] = {}
-    kept: dict[str, np.ndarray] = {}
-    given: list[Split] | None = None
-    for name, values in found.items():
-        if isinstance(values, str):
-            left_out[name] = values
-        elif name == group:
-            left_out[name] = "names the groups, whose rows stay in one split"
-        elif given is None and name.lower() in tables.SPLIT and _names_splits(values[known]):
-            given, left_out[name] = [SPLITS[one.strip().lower()] for one in values[known]], "names the splits"
-        elif why := columns.useless(values, known):
-            left_out[name] = why
-        else:
-            kept[name] = values[known]
+    kept, left_out, given = _chosen(found, group, known)
     if not kept:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
         raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
@@ -145,18 +132,7 @@ def read(
     features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
     surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
-    notes += [
-        f"{name} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS}"
-        for name, values in found.items()
-        if not isinstance(values, str) and values.dtype == object and (seen := column_notes.notation(values))
-    ]
-    if not labels and (lost := column_notes.lost_digits(answers)):
-        notes.append(f"{target}: {lost}")
-    notes += [
-        f"{column.name}: {lost}"
-        for column, values in zip(described, kept.values(), strict=True)
-        if column.categories is None and (lost := column_notes.lost_digits(values, dates=bool(column.date)))
-    ]
+    notes += _number_notes(found, kept, described, None if labels else (target, answers))
     return TableData(
         source=str(path.absolute()),
         target=target,
@@ -170,6 +146,65 @@ def read(
         left_out=left_out,
         notes=(*notes, *_notes(kept, target, labels, truth, splits)),
     )
+
+
+def _chosen(
+    found: dict[str, np.ndarray | str], group: str | None, known: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, str], list[Split] | None]:
+    """Chooses the columns to predict from.
+
+    Args:
+        found: values of each column but the target, or why it has none.
+        group: column of the groups.
+        known: rows that have a target, bool [rows].
+
+    Returns:
+        The values of these columns in the known rows, why each other column is left out, and the splits if a column
+        names them.
+    """
+    left_out: dict[str, str] = {}
+    kept: dict[str, np.ndarray] = {}
+    given: list[Split] | None = None
+    for name, values in found.items():
+        if isinstance(values, str):
+            left_out[name] = values
+        elif name == group:
+            left_out[name] = "names the groups, whose rows stay in one split"
+        elif given is None and name.lower() in tables.SPLIT and _names_splits(values[known]):
+            given, left_out[name] = [SPLITS[one.strip().lower()] for one in values[known]], "names the splits"
+        elif why := columns.useless(values, known):
+            left_out[name] = why
+        else:
+            kept[name] = values[known]
+    return kept, left_out, given
+
+
+def _number_notes(
+    found: dict[str, np.ndarray | str],
+    kept: dict[str, np.ndarray],
+    described: Sequence[TableColumn],
+    target: tuple[str, np.ndarray] | None,
+) -> list[str]:
+    """Returns notes about numbers that are read as text, and about digits that float32 loses.
+
+    Args:
+        found: see `_chosen`.
+        kept: the columns to predict from.
+        described: their descriptions.
+        target: name and values of the target of a regression; None for classes.
+    """
+    notes = [
+        f"{name} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS}"
+        for name, values in found.items()
+        if not isinstance(values, str) and values.dtype == object and (seen := column_notes.notation(values))
+    ]
+    if target and (lost := column_notes.lost_digits(target[1])):
+        notes.append(f"{target[0]}: {lost}")
+    return notes + [
+        f"{column.name}: {lost}"
+        for column, values in zip(described, kept.values(), strict=True)
+        if column.categories is None and (lost := column_notes.lost_digits(values, dates=bool(column.date)))
+    ]
 
 
 def _target(names: Sequence[str], target: str | None, path: Path) -> str:
