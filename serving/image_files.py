@@ -82,7 +82,7 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS, side: int = SIDE, gr
         uint8 `[height, width, 4]`.
 
     Raises:
-        ImageError: it is not an image, damaged, animated, too large, or of floating-point numbers.
+        ImageError: it is not an image, damaged, animated, too large, or of floating-point, 32-bit or signed numbers.
         LimitError: there is not enough memory.
 
     Example:
@@ -195,6 +195,12 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
     if image.mode == "F":
         raise ImageError(
             f"{name} has floating-point pixels, whose black and white are unknown. Save it with 8 or 16 bits."
+        )
+    # Of whole numbers of more than 16 bits, or with a sign.
+    if image.mode == "I" and image.format == "TIFF":
+        raise ImageError(
+            f"{name} has pixels of 32 bits or with a sign, whose black and white are unknown. Save it with 8 or 16 "
+            "bits, without a sign."
         )
     # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not read, as
     # Pillow would go through a GIF of a million frames to its end.

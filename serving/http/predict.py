@@ -55,6 +55,8 @@ class Query(BaseModel):
 
 
 DEFAULT = Query()
+# Of the parameters that are neither texts nor switches.
+_EXPECTED = {"version": "a positive integer", "top": "an integer from 1 to 1000"}
 
 
 def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
@@ -122,7 +124,10 @@ def _query(request: Request) -> Query:
         if first["type"] == "extra_forbidden":
             known = ", ".join(Query.model_fields)
             raise RequestError(f"there is no query parameter {first['loc'][0]!r}. There are: {known}.") from None
-        raise RequestError(f"query.{first['loc'][0]}: {first['msg']}.") from None
+        name = str(first["loc"][0])
+        raise RequestError(
+            f"the query parameter {name!r} is {_EXPECTED.get(name, 'true or false')}. Received: {first['input']!r}."
+        ) from None
     if query.version is not None and query.label is not None:
         raise RequestError("give either a version or a label, not both.")
     return query

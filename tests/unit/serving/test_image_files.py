@@ -314,3 +314,11 @@ def test_floating_point_pixels_are_refused():
     Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(file, "TIFF")
     with pytest.raises(ImageError, match=r"grey.tiff has floating-point pixels.* Save it with 8 or 16 bits"):
         image_files.decode(file.getvalue(), "grey.tiff")
+
+
+def test_whole_numbers_of_32_bits_are_refused():
+    file = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.int32).reshape(8, 8)).save(file, "TIFF")
+    assert Image.open(file).mode == "I"
+    with pytest.raises(ImageError, match=r"grey.tiff has pixels of 32 bits or with a sign"):
+        image_files.decode(file.getvalue(), "grey.tiff")
