@@ -4,6 +4,8 @@
 """
 
 from highway_keras.analysis.batches import in_batches as in_batches
+from highway_keras.analysis.elimination import Elimination as Elimination
+from highway_keras.analysis.elimination import lesion_greedily as lesion_greedily
 from highway_keras.analysis.gate_values import GateModel as GateModel
 from highway_keras.analysis.gate_values import gates as gates
 from highway_keras.analysis.gate_values import layer_outputs as layer_outputs

@@ -182,39 +182,65 @@ def _measure(
     scores: ScoreSpec,
     progress: Progress | None,
 ) -> Lesions:
-    program, done = None, 0
-    totals, divisors = dict[str, Any](), dict[str, float]()
-    for x, y, count, weights in padded(batches):
-        if program is None:
-            recorded, outputs = trace(model, x)
-            layout = layout_of(recorded, model)
-            closed = lesions_of(layout)
-            rows = _chunks(closed)
-            chosen = scorer(model, outputs, scores)
-            program = LesionModel(model, layout, chosen.scores)
-        batch = {"x": x, "y": chosen.labels(y)} | ({} if weights is None else {"weights": weights})
-        parts = [program.predict_on_batch({**batch, "closed": chunk}) for chunk in rows]
-        for name, divisor in parts[0]["divisors"].items():
-            sums = np.concatenate([part["scores"][name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
-            totals[name] = totals.get(name, 0.0) + sums
-            divisors[name] = divisors.get(name, 0.0) + divisor[:count].sum(dtype="float64")
-        done += count
-        if progress:
-            progress(done)
-    if not all(divisors.values()):
-        raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")
-    means = {name: sums / divisors[name] for name, sums in totals.items()}
-    intact = {name: float(values[0]) for name, values in means.items()}
-    return Lesions(layout, closed, done, intact, {name: values[1 : len(closed) + 1] for name, values in means.items()})
+    return Lesioner(model, scores).measure(batches, lesions_of, progress)
 
 
-def _chunks(closed: np.ndarray) -> list[np.ndarray]:
-    """Splits the intact net and the lesions into chunks of equal size; padding costs next to nothing."""
-    count = len(closed) + 1
-    parts = -(-count // CHUNK)
-    length = -(-count // parts)
+class Lesioner:
+    """Measures lesions of a model, any number of times, with one compiled program for the most lesions so far.
+
+    Args:
+        model: see `lesion_layers`.
+        scores: see `lesion_layers`.
+    """
+
+    def __init__(self, model: keras.Model, scores: ScoreSpec) -> None:
+        self._model, self._scores = model, scores
+        self._program: LesionModel | None = None
+        self._labels: Callable[[Any], Any] = lambda y: y
+        self._most = 0
+
+    def measure(
+        self, batches: Batches, lesions_of: Callable[[Layout], np.ndarray], progress: Progress | None = None
+    ) -> Lesions:
+        """Measures the lesions, bool `[lesions, gates]`, that a function chooses for the layout of the model."""
+        done, rows = 0, list[np.ndarray]()
+        totals, divisors = dict[str, Any](), dict[str, float]()
+        for x, y, count, weights in padded(batches):
+            program = self._program or self._open(x)
+            if not rows:
+                closed = lesions_of(program.layout)
+                self._most = max(self._most, len(closed) + 1)
+                rows = _chunks(closed, self._most)
+            batch = {"x": x, "y": self._labels(y)} | ({} if weights is None else {"weights": weights})
+            parts = [program.predict_on_batch({**batch, "closed": chunk}) for chunk in rows]
+            for name, divisor in parts[0]["divisors"].items():
+                sums = np.concatenate([part["scores"][name][:, :count] for part in parts]).sum(axis=1, dtype="float64")
+                totals[name] = totals.get(name, 0.0) + sums
+                divisors[name] = divisors.get(name, 0.0) + divisor[:count].sum(dtype="float64")
+            done += count
+            if progress:
+                progress(done)
+        if not all(divisors.values()):
+            raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")
+        means = {name: sums / divisors[name] for name, sums in totals.items()}
+        intact = {name: float(values[0]) for name, values in means.items()}
+        found = {name: values[1 : len(closed) + 1] for name, values in means.items()}
+        return Lesions(program.layout, closed, done, intact, found)
+
+    def _open(self, x: Any) -> "LesionModel":
+        recorded, outputs = trace(self._model, x)
+        chosen = scorer(self._model, outputs, self._scores)
+        self._labels = chosen.labels
+        self._program = LesionModel(self._model, layout_of(recorded, self._model), chosen.scores)
+        return self._program
+
+
+def _chunks(closed: np.ndarray, size: int) -> list[np.ndarray]:
+    """Splits the intact net and the lesions, padded to `size`, into equal chunks; padding costs next to nothing."""
+    parts = -(-size // CHUNK)
+    length = -(-size // parts)
     rows = np.zeros((parts * length, closed.shape[1]), bool)
-    rows[1:count] = closed
+    rows[1 : len(closed) + 1] = closed
     return np.split(rows, parts)
 
 

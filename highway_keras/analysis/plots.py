@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_keras.analysis.elimination import Elimination
 from highway_keras.analysis.layout import Layout
 from highway_keras.analysis.lesions import Lesions
 from highway_keras.analysis.statistics import LEFT, RIGHT, GateStatistics
@@ -140,13 +141,33 @@ def lesion_curve(figure: Figure, lesions: Lesions, others: Sequence[Lesions] = (
         every = (lesions, *others)
         low = min(min(each.scores[name].min(), each.intact[name]) for each in every)
         high = max(max(each.scores[name].max(), each.intact[name]) for each in every)
-        if name == "accuracy":
-            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.05 else 2))
-        elif high > 5 * low > 0:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        _scale_scores(axes, name, low, high)
+        axes.legend()
+
+
+def elimination_curve(figure: Figure, found: Elimination, spared: int) -> None:
+    """Draws the scores of a net while more and more of its layers are closed.
+
+    Args:
+        figure: an empty figure.
+        found: the result of `lesion_greedily`.
+        spared: number of layers to mark, such as those that the net can spare.
+
+    Example:
+        elimination_curve(figure, found, found.spared(0.001, "accuracy"))
+    """
+    layers = len(found.layout.layers)
+    style = {"marker": "o", "ms": 4, "lw": 1} if len(found.closed) <= MAX_MARKERS else {"marker": ".", "ms": 3, "lw": 1}
+    shown = sorted(found.scores, key=lambda name: name != "loss")
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
+        values = found.scores[name]
+        axes.plot(found.closed, values, color=BLUE, **style)
+        axes.axhline(values[0], color=BLUE, ls="--", lw=1.2, label="intact net")
+        axes.axvline(spared, color=ORANGE, lw=1.2, label=f"{layers - spared} of {layers} layers left")
+        axes.set_title(f"{name} with layers closed", fontsize="medium")
+        axes.set_xlabel("closed highway layers")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _scale_scores(axes, name, float(values.min()), float(values.max()))
         axes.legend()
 
 
@@ -223,6 +244,17 @@ def route_bands(axes: Axes, layout: Layout, signatures: np.ndarray) -> None:
     axes.set_ylabel(f"mean of T over the {layout.unit}s of the layer")
     _number_layers(axes.xaxis, len(numbers))
     axes.legend()
+
+
+def _scale_scores(axes: Axes, name: str, low: float, high: float) -> None:
+    """Scales the axis of a score that lies between two values."""
+    if name == "accuracy":
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if high - low > 0.05 else 2))
+    elif high > 5 * low > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_map(axes: Axes, layout: Layout, gates: np.ndarray, **options: Any) -> Any:

@@ -1,5 +1,6 @@
-"""Conversion of models with weights: stacks to single layers and back, and batch normalization into kernels."""
+"""Models with weights, converted: stacks to single layers and back, batch normalization into kernels, fewer layers."""
 
 from highway_keras.surgery.folding import folded as folded
+from highway_keras.surgery.pruning import pruned as pruned
 from highway_keras.surgery.stacking import stacked as stacked
 from highway_keras.surgery.stacking import unstacked as unstacked

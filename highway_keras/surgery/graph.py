@@ -34,6 +34,23 @@ def graph_of(model: keras.Model) -> keras.Model:
     return model if isinstance(model, keras.Sequential) else keras.Model(model.input, model.output, name=model.name)
 
 
+def calls(graph: keras.Model) -> Iterator[tuple[Any, int]]:
+    """Yields each layer, with the number of its calls.
+
+    Args:
+        graph: the result of `graph_of`.
+
+    Example:
+        shared = [layer.name for layer, times in calls(graph) if times > 1]
+    """
+    if isinstance(graph, keras.Sequential):
+        yield from ((layer, 1) for layer in graph.layers)
+        return
+    # The config lists exactly the calls of this model.
+    nodes = {layer["name"]: layer["inbound_nodes"] for layer in graph.get_config()["layers"]}
+    yield from ((layer, len(nodes[layer.name])) for layer in graph.layers)
+
+
 def links(graph: keras.Model) -> Iterator[tuple[str, str]]:
     """Yields pairs of layers, each called once and with equal options, where only the second reads the first's output.
 

@@ -84,11 +84,7 @@ def layers_of(stack: HighwayStack) -> list[Highway]:
     Example:
         first, *others = layers_of(stack)
     """
-    if _is_adapted(stack):
-        raise ValueError(
-            "A stack that is quantized or has LoRA cannot be converted: convert the model first. "
-            f"Received: stack '{stack.name}'"
-        )
+    _refuse_adapted(stack)
     config = stack.get_config()
     del config["rematerialize"]
     config["depth"] = None
@@ -137,6 +133,40 @@ def stack_of(layers: Sequence[Highway], name: str | None = None) -> HighwayStack
     _build_like(stack, first)
     stack.set_weights([np.stack(arrays) for arrays in zip(*(layer.get_weights() for layer in layers), strict=True)])
     return stack
+
+
+def part_of(stack: HighwayStack, places: Sequence[int]) -> HighwayStack:
+    """Returns a stack of some layers of a built stack, with copies of their weights.
+
+    Args:
+        stack: a built stack.
+        places: indices of the layers, from 0.
+
+    Returns:
+        A built stack of the same name.
+
+    Raises:
+        ValueError: if the stack is quantized or has LoRA.
+
+    Example:
+        part_of(stack, [0, 2])  # without its second layer
+    """
+    _refuse_adapted(stack)
+    config = {**stack.get_config(), "depth": len(places)}
+    if config["transform_bias"] == "auto":
+        config["transform_bias"] = stack.initial_transform_bias
+    part = HighwayStack.from_config(config)
+    _build_like(part, stack)
+    part.set_weights([np.asarray(array)[list(places)] for array in stack.get_weights()])
+    return part
+
+
+def _refuse_adapted(stack: HighwayStack) -> None:
+    if _is_adapted(stack):
+        raise ValueError(
+            "A stack that is quantized or has LoRA cannot be converted: convert the model first. "
+            f"Received: stack '{stack.name}'"
+        )
 
 
 def _build_like(layer: Any, other: Any) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_keras.analysis import GateStatistics, Layout, plots
+from highway_keras.analysis import Elimination, GateStatistics, Layout, plots
 from pipelines.analysis.measuring import Analysis
 from pipelines.core.class_names import class_names
 from pipelines.core.plotting import saved
@@ -46,6 +46,13 @@ def draw(analysis: Analysis, folder: Path, title: str) -> None:
     with saved(folder / "routes.png", (10, 4.2)) as figure:
         plots.route_bands(figure.subplots(), analysis.layout, analysis.routes)
         figure.suptitle(f"{title.rpartition(',')[0]}, {analysis.routed.split}")
+
+
+def draw_elimination(path: Path, found: Elimination, spared: int, title: str) -> None:
+    """Draws the scores of a net while its layers were closed; see `highway_keras.analysis.plots.elimination_curve`."""
+    with saved(path, (11, 4.2)) as figure:
+        plots.elimination_curve(figure, found, spared)
+        figure.suptitle(title)
 
 
 def map_height(layout: Layout) -> float:

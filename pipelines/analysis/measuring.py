@@ -9,6 +9,7 @@ import numpy as np
 from highway_keras import analysis
 from highway_keras.analysis import GateStatistics, Layout, Lesions
 from highway_keras.analysis.batches import Progress, padded
+from highway_keras.analysis.scorer import ScoreSpec
 from pipelines.analysis.examples import OpenedNet, Part
 from pipelines.analysis.progress import AnalysisProgress
 
@@ -70,8 +71,12 @@ def statistics(net: OpenedNet, part: Part, advance: Progress | None = None) -> G
 def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, units: bool = False) -> Lesions:
     """Measures the scores on examples with each layer, or each unit, closed in turn."""
     close = analysis.lesion_units if units else analysis.lesion_layers
-    scores = _independent if part.multi_label else analysis.classification if part.labels else analysis.regression
-    return close(net.model, part.batches, scores, advance)
+    return close(net.model, part.batches, scores_of(part), advance)
+
+
+def scores_of(part: Part) -> ScoreSpec:
+    """Returns the scores of a net on these examples: loss, and accuracy unless it is a regression."""
+    return _independent if part.multi_label else analysis.classification if part.labels else analysis.regression
 
 
 def _independent(y: Any, outputs: Any) -> dict[str, Any]:

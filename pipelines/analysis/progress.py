@@ -25,20 +25,21 @@ class AnalysisProgress:
         self._console = console
 
     @contextmanager
-    def step(self, name: str, examples: int) -> Iterator[Callable[[int], None]]:
+    def step(self, name: str, count: int, what: str = "examples") -> Iterator[Callable[[int], None]]:
         """Shows one step.
 
         Args:
             name: name of the step.
-            examples: number of examples to process.
+            count: number of examples to process, or of something else.
+            what: what is counted, in the plural.
 
         Yields:
-            A function to call with the number of examples done.
+            A function to call with the number done.
         """
         started = time.perf_counter()
         if not self._console.is_terminal:
-            yield self._lines(name, examples, started)
-            say(self._console, f"{name}: {examples:,} examples, {time.perf_counter() - started:.1f} s")
+            yield self._lines(name, count, what, started)
+            say(self._console, f"{name}: {count:,} {what}, {time.perf_counter() - started:.1f} s")
             return
         columns = (
             TextColumn("{task.description}"),
@@ -49,10 +50,10 @@ class AnalysisProgress:
             TimeLeftColumn(),
         )
         with Progress(*columns, console=self._console, expand=True) as bar:
-            task = bar.add_task(f"{name:<15}", total=examples)
+            task = bar.add_task(f"{name:<15}", total=count)
             yield lambda done: bar.update(task, completed=done)
 
-    def _lines(self, name: str, examples: int, started: float) -> Callable[[int], None]:
+    def _lines(self, name: str, count: int, what: str, started: float) -> Callable[[int], None]:
         printed = started
         first: tuple[float, int] | None = None
 
@@ -61,10 +62,10 @@ class AnalysisProgress:
             now = time.perf_counter()
             # The first batch does not count, because it includes compilation.
             first = first or (now, done)
-            left = remaining(now - first[0], done - first[1], examples - first[1])
+            left = remaining(now - first[0], done - first[1], count - first[1])
             if now - printed < INTERVAL or left is None:
                 return
             printed = now
-            say(self._console, f"{name}: {done:,} of {examples:,} examples, {clock(left)} left")
+            say(self._console, f"{name}: {done:,} of {count:,} {what}, {clock(left)} left")
 
         return advance

@@ -13,6 +13,7 @@
     model.keras      the net after the last step
     evaluation.json  the result on the test split, once evaluated
     measured.npz     the measurements of a study on the trained net
+    pruning.csv      for a pruned net: its scores while more and more layers were closed
     figures/         plots
     report.md        one-page report of the run
 
@@ -138,6 +139,29 @@ class Start(Frozen):
     """Number of processes that train the run together."""
 
 
+class Pruned(Frozen):
+    """How the net of a run was made from that of another one, by removing highway layers."""
+
+    source: str
+    """Name of the other run."""
+    weights: Weights
+    """Its weights."""
+    layers: int
+    """Number of its highway layers."""
+    removed: tuple[str, ...]
+    """Names of those that were removed."""
+    split: Literal["train", "validation"]
+    """Split on which they were chosen."""
+    examples: int
+    """Number of examples read from it."""
+    tolerance: float
+    """Largest change for the worse that was allowed: of the accuracy, or of the loss in proportion to it."""
+    before: dict[str, float]
+    """Scores of the whole net on these examples, such as loss and accuracy."""
+    after: dict[str, float]
+    """Scores without the layers."""
+
+
 class Record(Frozen):
     """The record of a run, in addition to its configuration; stored in run.json."""
 
@@ -175,6 +199,8 @@ class Record(Frozen):
     """Mean transform gate of each highway layer before training; metrics.csv has the means after each epoch."""
     metrics: dict[str, float] = Field(default_factory=dict)
     """The last row of metrics.csv (loss, accuracy or mae, in training and validation), and the best epoch."""
+    pruned: Pruned | None = Field(None, exclude_if=lambda pruned: pruned is None)
+    """How the net was pruned; left out of the file for nets that were only trained."""
 
 
 @dataclass

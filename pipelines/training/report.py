@@ -2,7 +2,7 @@
 
 from pipelines.core.files import write_text
 from pipelines.core.markdown import table
-from pipelines.core.run import Run, Start
+from pipelines.core.run import Pruned, Run, Start
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
 from pipelines.training.multi_label import MultiLabel
@@ -15,6 +15,7 @@ FIGURES = {
     "forecast.png": "Predictions and targets of the test split",
     "values.png": "Predictions and true values of the test split",
     "predictions.png": "Test images with their predicted classes",
+    "pruning.png": "Scores while more and more layers were closed; the line marks the net of this run",
 }
 
 
@@ -52,17 +53,25 @@ def text(run: Run) -> str:
         ("machine", f"{machine.cpu}, {machine.cores} cores, {' '.join(machine.cpu_features)}"),
         ("accelerators", ", ".join(machine.accelerators) or "none"),
         *([("devices", "; ".join(map(_start, record.starts)))] if record.starts else []),
+        *([("pruned", _pruned(record.pruned))] if record.pruned else []),
         ("versions", f"{versions}; backend {record.backend}"),
         ("commit", commit),
     ]
+    explained = (
+        "The loss of training and validation includes the weight penalty; training metrics are means over the epoch, "
+        "with dropout and augmentation."
+    )
+    if record.pruned:
+        explained = "Evaluate the run for its result on the test split, which had no part in the choice of layers."
     parts = [
-        f"# {config.recipe}: {record.state}",
+        f"# {config.recipe}: {'pruned' if record.pruned else record.state}",
         _measured(run),
-        "The loss of training and validation includes the weight penalty; training metrics are means over the "
-        "epoch, with dropout and augmentation.",
+        explained,
         "## How it was made",
         table(("", ""), made),
-        "Every setting is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv).",
+        "Every setting of training is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv)."
+        if not record.pruned
+        else "Every setting of training is in [config.json](config.json), every round in [pruning.csv](pruning.csv).",
     ]
     for name, caption in FIGURES.items():
         if (run.path / "figures" / name).exists():
@@ -77,6 +86,11 @@ def _measured(run: Run) -> str:
     if data.labels:
         return table(("measured on", "accuracy", "loss"), _results(run))
     return table(("measured on", "mean absolute error", "loss"), _regression(run))
+
+
+def _pruned(pruned: Pruned) -> str:
+    left = pruned.layers - len(pruned.removed)
+    return f"{left} of the {pruned.layers} highway layers of {pruned.source}; without {', '.join(pruned.removed)}"
 
 
 def _start(start: Start) -> str:
@@ -129,8 +143,12 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[str, str, str]]:
-    """Returns the rows of the last epoch and the best one, by a score and its format."""
+    """Returns the rows of the last epoch and the best one, or of a pruned net, by a score and its format."""
     metrics, rows = run.record.metrics, []
+    if pruned := run.record.pruned:
+        where = f"{pruned.split}, {pruned.examples:,} examples"
+        for name, scores in ((f"{where}, whole net", pruned.before), (f"{where}, pruned", pruned.after)):
+            rows.append((name, format(scores[score], style) if score in scores else "", f"{scores['loss']:.4f}"))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}{score}" in metrics:
             last = format(metrics[f"{prefix}{score}"], style)

@@ -6,6 +6,7 @@ VERBS = {
     "tune": "search the hyperparameters of a recipe, with any number of workers",
     "evaluate": "evaluate a run on the test split",
     "analyze": "analyse the gates of a trained net, and lesion its layers",
+    "prune": "remove the highway layers that a trained net can spare",
     "reproduce": "run a study: tables and figures next to the source's numbers",
     "export": "export a version of a model: SavedModel, ONNX, labels, manifest",
     "release": "choose and label the served versions of a model, and configure TF Serving",

@@ -1,0 +1,72 @@
+"""`highway prune`: makes a trained net shallower."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.analysis.prune import EXAMPLES, prune
+from pipelines.core.console import say
+from pipelines.core.frozen import Count, Frozen
+from pipelines.core.parsing import parse
+from pipelines.core.run import Pruned, Run, Weights, open_run
+from pipelines.core.sync import synced
+from pipelines.core.url import Location
+
+
+class Arguments(Frozen):
+    """Removes the highway layers that a trained net can spare: they are closed one after the other, the least costly
+    first, until the net becomes worse than tolerated. Writes the rest as another run, to evaluate and export.
+    """
+
+    run: tyro.conf.Positional[Location]
+    """The run directory, or its URL."""
+    to: Location | None = None
+    """Run directory to create, or its URL; default: RUN-pruned."""
+    tolerance: Annotated[float, Field(ge=0)] | None = None
+    """Largest loss of accuracy, as a fraction of the examples (default: 0.001); for a regression, largest increase of
+    the loss in proportion to it (default: 0.01)."""
+    weights: Weights = "final"
+    """Weights after the last step, or of the epoch with the best validation score."""
+    examples: Count = EXAMPLES
+    """Maximum number of examples on which layers are chosen, evenly spaced over the validation split or, without one,
+    over the training split."""
+    data_dir: Path | None = None
+    """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the verb.
+
+    Args:
+        arguments: the words after `highway prune`.
+
+    Raises:
+        UserError: see `prune`.
+    """
+    given = parse(Arguments, arguments, "highway prune", Arguments.__doc__ or "")
+    console = Console()
+    to = given.to or given.run.with_name(f"{given.run.name}-pruned")
+    with synced(given.run) as run, synced(to) as aside:
+        parameters = open_run(run).record.parameters
+        new = prune(
+            run, aside, tolerance=given.tolerance, weights=given.weights, examples=given.examples,
+            data_dir=given.data_dir, console=console,
+        )  # fmt: skip
+    assert new.record.pruned, "it has just been pruned"
+    console.print(_table(new, new.record.pruned, parameters))
+    say(console, f"run directory {to}, report {to / 'report.md'}\nnext: highway evaluate {to}; highway export {to}")
+
+
+def _table(run: Run, pruned: Pruned, parameters: int) -> Table:
+    shown = Table("", "before", "after", title_justify="left")
+    shown.title = f"chosen on {pruned.examples:,} examples of the {pruned.split} split"
+    shown.add_row("highway layers", f"{pruned.layers}", f"{pruned.layers - len(pruned.removed)}")
+    shown.add_row("trained parameters", f"{parameters:,}", f"{run.record.parameters:,}")
+    for name in sorted(pruned.before):
+        style = ".2%" if name == "accuracy" else ".4f"
+        shown.add_row(name, f"{pruned.before[name]:{style}}", f"{pruned.after[name]:{style}}")
+    return shown

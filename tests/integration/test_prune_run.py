@@ -1,0 +1,132 @@
+"""`highway prune`: a run becomes another run with fewer layers, which the other verbs read."""
+
+import csv
+import io
+
+import keras
+import numpy as np
+import pytest
+from rich.console import Console
+
+from highway_keras import ConvHighway
+from pipelines.core import run as runs
+from pipelines.core.run import load_model, open_run
+from pipelines.training.train import train
+from pipelines.verbs.cli import main
+from serving.manifest import read
+from tests.finished_run import finished, tiny_net
+from tests.toy_data import COUNTS, ToyData, toy_config
+
+LAYERS = 8
+# Closed by their biases: without them, the net computes the same.
+CLOSED = (1, 2, 5, 6)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    return ToyData().install(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def deep_run(tmp_path_factory):
+    """A trained run whose net has layers that do nothing."""
+    path = tmp_path_factory.mktemp("deep") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        ToyData().install(patch)
+        config = toy_config(epochs=3)
+        config = config.model_copy(update={"model": config.model.model_copy(update={"depth": LAYERS + 2})})
+        run = train(config, path, console=Console(file=io.StringIO()))
+    model = load_model(run)
+    (stack,) = (layer for layer in model.layers if hasattr(layer, "depth"))
+    biases = np.array(stack.transform_bias)
+    assert len(biases) == LAYERS
+    biases[[*CLOSED]] = -40
+    stack.transform_bias.assign(biases)
+    model.save(path / "model.keras")
+    return path
+
+
+def pruned(run, to, *words):
+    assert main(["prune", str(run), "--to", str(to), *words]) == 0
+    return open_run(to)
+
+
+def error_of(capsys, *words):
+    assert main(["prune", *map(str, words)]) == 2
+    output = capsys.readouterr().err
+    assert output.startswith("highway prune: error: ")
+    return output
+
+
+@pytest.mark.usefixtures("toy")
+def test_layers_that_do_nothing_are_removed(deep_run, tmp_path, capsys):
+    new = pruned(deep_run, tmp_path / "small", "--tolerance", "0")
+    found, old = new.record.pruned, open_run(deep_run)
+    (stack,) = (layer for layer in load_model(old).layers if hasattr(layer, "depth"))
+    assert {f"{stack.name}_{place + 1:02}" for place in CLOSED} <= set(found.removed)
+    assert (found.source, found.layers, found.split, found.examples) == ("run", LAYERS, "validation", 40)
+    assert found.after["accuracy"] >= found.before["accuracy"]
+    net = load_model(new)
+    (smaller,) = (layer for layer in net.layers if layer.name == stack.name)
+    assert smaller.depth == LAYERS - len(found.removed)
+    assert new.record.parameters == sum(int(np.prod(one.shape)) for one in net.trainable_variables)
+    assert (new.config, new.record.data) == (old.config, old.record.data)
+    with (tmp_path / "small" / "pruning.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    chosen = next(row for row in rows if int(row["closed"]) == len(found.removed))
+    assert float(chosen["accuracy"]) == pytest.approx(found.after["accuracy"], abs=1e-6)
+    assert (tmp_path / "small" / "figures" / "pruning.png").exists()
+    report = (tmp_path / "small" / "report.md").read_text()
+    assert f"{smaller.depth} of the {LAYERS} highway layers of run" in report
+    assert "validation, 40 examples, pruned" in report
+    said = capsys.readouterr().out
+    assert f"next: highway evaluate {tmp_path / 'small'}" in said
+
+
+def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_path, toy, capsys):
+    pruned(deep_run, tmp_path / "small")
+    assert toy.asked == ["validation"], "the test split has no part in it"
+    assert main(["evaluate", str(tmp_path / "small")]) == 0
+    assert "test split, 60 images" in (tmp_path / "small" / "report.md").read_text()
+    assert main(["export", str(tmp_path / "small"), "--to", str(tmp_path / "models" / "small")]) == 0
+    manifest = read(tmp_path / "models" / "small" / "1")
+    left = LAYERS - len(open_run(tmp_path / "small").record.pruned.removed)
+    assert len(manifest.gates) == left
+    assert main(["prune", str(tmp_path / "small"), "--to", str(tmp_path / "again"), "--tolerance", "1"]) == 0
+    assert open_run(tmp_path / "again").record.pruned.layers == left
+    capsys.readouterr()
+    assert main(["train", "--resume", str(tmp_path / "small")]) == 2
+    assert "is finished" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("toy")
+def test_what_cannot_be_pruned_is_refused(deep_run, tmp_path, capsys):
+    assert "there is no run directory" in error_of(capsys, tmp_path / "none")
+    assert "exists already" in error_of(capsys, deep_run, "--to", tmp_path)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
+    labels = ("nw", "ne", "sw", "se")
+    data = runs.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=labels, counts=COUNTS)
+    finished(tmp_path / "plain", plain, data=data)
+    assert "no highway layers" in error_of(capsys, tmp_path / "plain")
+    shared = ConvHighway(3, name="shared")
+    image = keras.Input((8, 8, 1))
+    x = shared(shared(keras.layers.Conv2D(2, 3)(image)))
+    net = keras.Model(image, keras.layers.Dense(4)(keras.layers.Flatten()(x)))
+    finished(tmp_path / "shared", net, data=data)
+    assert "is called more than once" in error_of(capsys, tmp_path / "shared", "--tolerance", "1")
+    assert not (tmp_path / "shared-pruned").exists()
+
+
+def test_a_net_that_needs_all_layers_is_left_alone(tmp_path, monkeypatch, capsys):
+    ToyData(side=28).install(monkeypatch)
+    labels = ("nw", "ne", "sw", "se")
+    data = runs.DataRecord(name="toy", version="1.0.0", shape=(28, 28, 1), labels=labels, counts=COUNTS)
+    keras.utils.set_random_seed(0)
+    net = keras.Sequential([*tiny_net().layers[:-1], keras.layers.Dense(4, dtype="float32")])
+    net.build((None, 28, 28, 1))
+    finished(tmp_path / "run", net, data=data)
+    monkeypatch.setattr("highway_keras.analysis.Elimination.spared", lambda *_: 0)
+    message = error_of(capsys, tmp_path / "run")
+    assert "has no highway layer to spare: without " in message
+    assert "the tolerance is 0.1 percentage points. Allow more with --tolerance" in message
+    assert not (tmp_path / "run-pruned").exists()
