@@ -24,7 +24,7 @@ EXAMPLES = 1000
 CURVE = "pruning.csv"
 
 
-class Limits(NamedTuple):
+class AllowedChange(NamedTuple):
     """Changes of a score for the worse: of the accuracy, or of the loss in proportion to it."""
 
     tolerance: float
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     """No further layers are closed beyond this one: such nets are of no use."""
 
 
-LIMITS = {"accuracy": Limits(0.001, 0.1), "loss": Limits(0.01, 1.0)}
+CHANGES = {"accuracy": AllowedChange(0.001, 0.1), "loss": AllowedChange(0.01, 1.0)}
 
 
 def prune(
@@ -55,7 +55,7 @@ def prune(
         path: the run directory.
         to: the run directory to create.
         tolerance: largest loss of accuracy, as a fraction of the examples; or, for a regression, largest increase of
-            the loss in proportion to it. None for the defaults in `LIMITS`.
+            the loss in proportion to it. None for the defaults in `CHANGES`.
         weights: "final" or "best".
         examples: maximum number of examples to read, evenly spaced over the split.
         data_dir: folder of prepared data; None for the TFDS default.
@@ -90,7 +90,7 @@ def prune(
     with AnalysisProgress(console or Console()).step("closing layers", layers, "layers") as advance:
         found = analysis.lesion_greedily(net.model, part.batches, scores_of(part), advance, _is_useless)
     score = _score(found.scores)
-    allowed = LIMITS[score].tolerance if tolerance is None else tolerance
+    allowed = CHANGES[score].tolerance if tolerance is None else tolerance
     count = found.spared(allowed * _unit(score, float(found.scores["loss"][0])), score)
     if not count:
         raise UserError(_refusal(path, found, score, allowed))
@@ -147,7 +147,7 @@ def _score(scores: Mapping[str, object]) -> str:
 def _is_useless(intact: Mapping[str, float], now: Mapping[str, float]) -> bool:
     score = _score(now)
     worse = intact[score] - now[score] if score == "accuracy" else now[score] - intact[score]
-    return worse > LIMITS[score].useless * _unit(score, intact["loss"])
+    return worse > CHANGES[score].useless * _unit(score, intact["loss"])
 
 
 def _unit(score: str, loss: float) -> float:

@@ -140,7 +140,7 @@ class Start(Frozen):
 
 
 class Pruned(Frozen):
-    """How the net of a run was made from that of another one, by removing highway layers."""
+    """Origin of a pruned net: that of another run, some of whose highway layers were removed."""
 
     source: str
     """Name of the other run."""
@@ -200,7 +200,7 @@ class Record(Frozen):
     metrics: dict[str, float] = Field(default_factory=dict)
     """The last row of metrics.csv (loss, accuracy or mae, in training and validation), and the best epoch."""
     pruned: Pruned | None = Field(None, exclude_if=lambda pruned: pruned is None)
-    """How the net was pruned; left out of the file for nets that were only trained."""
+    """Origin of a pruned net; left out of the file for nets that were only trained."""
 
 
 @dataclass

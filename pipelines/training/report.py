@@ -62,7 +62,7 @@ def text(run: Run) -> str:
         "with dropout and augmentation."
     )
     if record.pruned:
-        explained = "Evaluate the run for its result on the test split, which had no part in the choice of layers."
+        explained = f"The layers were chosen on these {record.pruned.split} examples; the test split had no part in it."
     parts = [
         f"# {config.recipe}: {'pruned' if record.pruned else record.state}",
         _measured(run),

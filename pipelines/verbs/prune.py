@@ -57,13 +57,14 @@ def main(arguments: list[str]) -> None:
             data_dir=given.data_dir, console=console,
         )  # fmt: skip
     assert new.record.pruned, "it has just been pruned"
+    chosen_on = f"{new.record.pruned.examples:,} examples of the {new.record.pruned.split} split"
+    say(console, f"chosen and measured on {chosen_on}:")
     console.print(_table(new, new.record.pruned, parameters))
     say(console, f"run directory {to}, report {to / 'report.md'}\nnext: highway evaluate {to}; highway export {to}")
 
 
 def _table(run: Run, pruned: Pruned, parameters: int) -> Table:
-    shown = Table("", "before", "after", title_justify="left")
-    shown.title = f"chosen on {pruned.examples:,} examples of the {pruned.split} split"
+    shown = Table("", "before", "after")
     shown.add_row("highway layers", f"{pruned.layers}", f"{pruned.layers - len(pruned.removed)}")
     shown.add_row("trained parameters", f"{parameters:,}", f"{run.record.parameters:,}")
     for name in sorted(pruned.before):

@@ -56,7 +56,7 @@ recipes:
 
 
 class Execution(Frozen):
-    """Where and how a run is trained: options of a new run and of a resumed one."""
+    """Options of a new run and of a resumed one: data, devices, checkpoints and tracking."""
 
     data_dir: Path | None = None
     """Folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""

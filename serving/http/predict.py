@@ -56,7 +56,7 @@ class Query(BaseModel):
 
 DEFAULT = Query()
 # Of the parameters that are neither texts nor switches.
-_EXPECTED = {"version": "a positive integer", "top": "an integer from 1 to 1000"}
+_EXPECTED = {"version": "a positive integer", "top": "an integer from 1 to 1,000"}
 
 
 def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:

@@ -10,7 +10,7 @@ from highway_keras import analysis, callbacks, initializers, layers, models, sur
 from highway_keras.analysis import plots
 
 # Results of functions, whose fields have docstrings of their own.
-RESULTS = {"GateStatistics", "Jacobian", "Layout", "Lesion", "Lesions"}
+RESULTS = {"Elimination", "GateStatistics", "Jacobian", "Layout", "Lesion", "Lesions"}
 # Layers that refer to `Highway` for the arguments that they share with it.
 VARIANTS = {"ConvHighway", "HighwayStack"}
 

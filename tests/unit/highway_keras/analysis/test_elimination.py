@@ -71,7 +71,7 @@ def test_deep_nets_close_several_layers_in_each_round(net, examples, monkeypatch
     assert found.order[:2] == one.order
 
 
-@pytest.mark.parametrize(("tolerance", "count"), [(0.0, 2), (0.011, 3), (0.5, 4)])
+@pytest.mark.parametrize(("tolerance", "count"), [(0.0, 2), (0.01, 3), (0.011, 3), (0.5, 4)])
 def test_as_many_layers_are_spared_as_the_tolerance_allows(tolerance, count):
     scores = {"loss": np.array([1.0, 1.1, 0.9, 1.2, 1.3]), "accuracy": np.array([0.9, 0.85, 0.9, 0.89, 0.5])}
     found = elimination.Elimination(None, (3, 1, 0, 2), np.arange(5), 10, scores)

@@ -101,7 +101,7 @@ def test_unknown_categories_are_reported(client):
         ("/predict/houses", {"rows": [{}, {"rooms": "four"}]}, "row 2: rooms must be a number or null"),
         ("/predict/houses", {"rows": {"rooms": 4}}, "the rows must be a list"),
         ("/predict/houses", {"row": []}, "the body must be JSON such as"),
-        ("/predict/houses?top=0", {"rows": []}, "'top' is an integer from 1 to 1000. Received: '0'."),
+        ("/predict/houses?top=0", {"rows": []}, "'top' is an integer from 1 to 1,000. Received: '0'."),
         ("/v1/models/houses:predict", {"instances": [[4]]}, "row 1 has 1 values"),
         ("/v1/models/houses:predict", {"instances": [{"b64": ""}]}, "row 1 has the column 'b64'"),
         ("/v1/models/houses:predict", {"inputs": {"rooms": [4]}}, "the rows must be a list"),
