@@ -11,6 +11,7 @@ from rich.console import Console
 from highway_keras import ConvHighway, HighwayStack
 from pipelines.core import run as runs
 from pipelines.core.run import load_model, open_run
+from pipelines.core.url import Url
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
 from serving.manifest import read
@@ -143,3 +144,13 @@ def test_a_net_that_needs_all_layers_is_left_alone(tmp_path, monkeypatch, capsys
     assert "has no highway layer to spare: without " in message
     assert "the tolerance is 0.1 percentage points. Allow more with --tolerance" in message
     assert not (tmp_path / "run-pruned").exists()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_pruned_run_may_be_written_to_a_bucket(deep_run, capsys):
+    to = Url("memory://pruned/small")
+    assert main(["prune", str(deep_run), "--to", str(to)]) == 0
+    assert (to / "run.json").exists()
+    assert (to / "figures" / "pruning.png").exists()
+    assert f"run directory {to}" in capsys.readouterr().out
+    assert f"{to} exists already" in error_of(capsys, deep_run, "--to", to)
