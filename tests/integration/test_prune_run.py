@@ -15,7 +15,7 @@ from pipelines.core.url import Url
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
 from serving.manifest import read
-from tests.finished_run import finished, tiny_net
+from tests.finished_run import finished
 from tests.toy_data import COUNTS, ToyData, toy_config
 
 LAYERS = 8
@@ -131,19 +131,13 @@ def test_what_cannot_be_pruned_is_refused(deep_run, tmp_path, capsys):
     assert not (tmp_path / "shared-pruned").exists()
 
 
-def test_a_net_that_needs_all_layers_is_left_alone(tmp_path, monkeypatch, capsys):
-    ToyData(side=28).install(monkeypatch)
-    labels = ("nw", "ne", "sw", "se")
-    data = runs.DataRecord(name="toy", version="1.0.0", shape=(28, 28, 1), labels=labels, counts=COUNTS)
-    keras.utils.set_random_seed(0)
-    net = keras.Sequential([*tiny_net().layers[:-1], keras.layers.Dense(4, dtype="float32")])
-    net.build((None, 28, 28, 1))
-    finished(tmp_path / "run", net, data=data)
+@pytest.mark.usefixtures("toy")
+def test_a_net_that_needs_all_layers_is_left_alone(deep_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("highway_keras.analysis.Elimination.spared", lambda *_: 0)
-    message = error_of(capsys, tmp_path / "run")
+    message = error_of(capsys, deep_run, "--to", tmp_path / "small")
     assert "has no highway layer to spare: without " in message
     assert "the tolerance is 0.1 percentage points. Allow more with --tolerance" in message
-    assert not (tmp_path / "run-pruned").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("toy")
