@@ -12,7 +12,7 @@ from rich.console import Console
 from pipelines.core import environment, frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_writable, csv_text, replacing_folder, write_text
-from pipelines.core.run import FILES, Pruned, Run, Weights, model_file, open_run, refuse_existing
+from pipelines.core.run import FILES, Pruned, Run, Weights, model_file, open_run
 
 if TYPE_CHECKING:
     import keras
@@ -73,7 +73,8 @@ def prune(
     """
     run = open_run(path)
     model_file(run, weights)
-    refuse_existing(to)
+    if to.exists() or to.is_symlink():
+        raise UserError(f"{to} exists already, and a run is never overwritten. Name another folder with --to DIR.")
     check_writable(to.parent)
     frameworks.load(console=console)
     from highway_keras import analysis, surgery

@@ -18,9 +18,7 @@ from pipelines.core.url import Location
 
 
 class Arguments(Frozen):
-    """Removes the highway layers that a trained net can spare: they are closed one after the other, the least costly
-    first, until the net becomes worse than tolerated. Writes the rest as another run, to evaluate and export.
-    """
+    """Removes the highway layers that a trained net can spare, the least costly first, and writes the rest as a run."""
 
     run: tyro.conf.Positional[Location]
     """The run directory, or its URL."""

@@ -116,7 +116,8 @@ def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_pa
 @pytest.mark.usefixtures("toy")
 def test_what_cannot_be_pruned_is_refused(deep_run, tmp_path, capsys):
     assert "there is no run directory" in error_of(capsys, tmp_path / "none")
-    assert "exists already" in error_of(capsys, deep_run, "--to", tmp_path)
+    message = error_of(capsys, deep_run, "--to", tmp_path)
+    assert f"{tmp_path} exists already, and a run is never overwritten. Name another folder with --to DIR." in message
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
     labels = ("nw", "ne", "sw", "se")
     data = runs.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=labels, counts=COUNTS)
