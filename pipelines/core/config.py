@@ -5,6 +5,7 @@ framework.
 """
 
 import json
+import math
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
@@ -223,6 +224,17 @@ class Config(Frozen):
                 f"validation. Received: subset.seed={self.subset.seed}, validation={self.validation}"
             )
         return self
+
+    def divisor(self, processes: int, devices: int = 1) -> int:
+        """Returns the number that the batch size must be a multiple of, to be divided evenly.
+
+        Args:
+            processes: number of processes that train together.
+            devices: number of devices of each.
+        """
+        mixes = processes > 1 and (self.augment.mixup or self.augment.cutmix)
+        # Images are mixed in pairs, which must not be torn apart.
+        return math.lcm(devices * processes, 2 * processes) if mixes else devices * processes
 
     def seeded(self, seed: int, draws: int | None = None) -> Self:
         """Returns a copy with another seed, also of the subset if that has one.

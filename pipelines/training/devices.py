@@ -1,7 +1,6 @@
 """The devices that each batch is divided among, and the processes that they belong to."""
 
 import functools
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -62,16 +61,14 @@ def check(config: Config, asked: int | None) -> None:
             f"--devices {each} is more than this process has: {found}. Lower it; JAX_NUM_CPU_DEVICES and "
             "CUDA_VISIBLE_DEVICES, if set, limit the number."
         )
-    mixes = hosts > 1 and (config.augment.mixup or config.augment.cutmix)
-    # Images are mixed in pairs, which must not be torn apart.
-    unit = math.lcm(each * hosts, 2 * hosts) if mixes else each * hosts
+    unit = config.divisor(hosts, each)
     if config.batch_size % unit:
         below = config.batch_size // unit * unit
         nearest = " or ".join(str(size) for size in (below, below + unit) if size)
         among = f"{hosts} processes" if each == 1 else f"{each} devices"
         if each > 1 and hosts > 1:
             among = f"{hosts} processes with {each} devices each"
-        pairs = ", with an even number of images each to mix" if mixes else ""
+        pairs = ", with an even number of images each to mix" if unit > each * hosts else ""
         raise UserError(
             f"a batch of {config.batch_size} cannot be divided evenly among {among}{pairs}. Choose --batch-size "
             f"{nearest}."

@@ -15,6 +15,7 @@ from itertools import islice
 from rich.console import Console
 
 from pipelines.core.cluster_executor import ClusterExecutor, Node
+from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.files import file_lock
@@ -82,7 +83,10 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
             # After the connection, so that a wrong address leaves nothing behind, and until all processes have saved.
             log = locked.enter_context(_log(run))
             task, output = task.model_copy(update={"data_dir": data_dir, "log": log}), _Output(log)
-            while not _train(task, executor, _nodes(executor, hosts, least or hosts), console, output):
+            fewest = least or hosts
+            while not _train(
+                task, executor, _fitting(_nodes(executor, hosts, fewest), hosts, fewest, task, console), console, output
+            ):
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses
                 if losses == LOSSES:
@@ -194,6 +198,23 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]
     return dict(islice(found.items(), hosts))
 
 
+def _fitting(nodes: dict[Node, str], hosts: int, least: int, task: HostTask, console: Console) -> dict[Node, str]:
+    """Returns the nodes to train on: if some are missing, as many of the others as can divide a batch evenly.
+
+    If no number of nodes can, all are returned, and their processes refuse the batch size.
+    """
+    if len(nodes) == hosts:
+        return nodes
+    config = task.config or _config(task)
+    if config is None:
+        return nodes
+    counts = range(len(nodes), least - 1, -1)
+    count = next((n for n in counts if config.batch_size % config.divisor(n, task.devices or 1) == 0), len(nodes))
+    rest = f", which divide a batch of {config.batch_size} evenly" if count < len(nodes) else ""
+    say(console, f"{len(nodes)} of {hosts} nodes take tasks; the run is trained on {count}{rest}")
+    return dict(islice(nodes.items(), count))
+
+
 def _train(
     task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str], console: Console, output: _Output
 ) -> bool:
@@ -214,6 +235,13 @@ def _train(
                 say(console, outcome.result)
         console.out(output.new(ended=not running), end="")
     return trained
+
+
+def _config(task: HostTask) -> Config | None:
+    path = task.place / "config.json"
+    with suppress(UserError):
+        return read(path, Config) if path.exists() else None
+    return None
 
 
 def _step(task: HostTask) -> int:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from pipelines import recipes
 from pipelines.core import files
 from pipelines.core.cluster_executor import Node
 from pipelines.core.errors import LostHostError, StoppedError, UserError
@@ -76,10 +77,11 @@ def train(monkeypatch, tmp_path):
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
-    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=()):
+    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=(), config=None):
         script, output = Script(attempts, nodes, busy), io.StringIO()
         monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
-        task = HostTask(folder=folder or tmp_path / "run", url=url, data_dir=None, config=None)
+        place = folder or tmp_path / "run"
+        task = HostTask(folder=place, url=url, data_dir=None, config=config)
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
         return script, output.getvalue().splitlines()
 
@@ -182,6 +184,33 @@ def test_a_run_is_checked_before_the_cluster(monkeypatch, tmp_path, words, messa
 def test_fewer_nodes_suffice_if_allowed(train):
     script, _ = train([[OTHER_LOST, LOST, OTHER_LOST], [TRAINED, TRAINED]], nodes=[3, 2], hosts=3, least=2)
     assert [len(attempt) for attempt in script.tasks] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("batch", "mixup", "count"),
+    # In the last case, neither number would do: the processes refuse the batch size.
+    [(100, 0, 2), (99, 0, 3), (100, 0.2, 2), (102, 0.2, 3), (101, 0, 3)],
+)
+def test_the_nodes_that_are_left_divide_a_batch_evenly(train, batch, mixup, count):
+    config = configured(batch, mixup)
+    attempts = [[OTHER_LOST, OTHER_LOST, OTHER_LOST, LOST], [TRAINED] * count]
+    script, (_, line) = train(attempts, nodes=[4, 3], hosts=4, least=2, config=config)
+    assert [len(attempt) for attempt in script.tasks] == [4, count]
+    left = f"3 of 4 nodes take tasks; the run is trained on {count}"
+    assert line == (f"{left}, which divide a batch of {batch} evenly" if count == 2 else left)
+
+
+def test_the_nodes_of_a_resumed_run_divide_its_batch_evenly(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(configured(100).model_dump_json())
+    script, _ = train([[TRAINED, TRAINED]], nodes=[3], hosts=4, least=2)
+    assert len(script.tasks[0]) == 2
+
+
+def configured(batch, mixup=0.0):
+    config = recipes.named_recipe("mnist_conv_32").config
+    changes = {"batch_size": batch, "augment": config.augment.model_copy(update={"mixup": mixup})}
+    return config.model_copy(update=changes)
 
 
 @pytest.mark.parametrize(("hosts", "least", "needed"), [(3, None, 3), (4, 3, 3)])
