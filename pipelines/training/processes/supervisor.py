@@ -137,15 +137,16 @@ class Supervisor:
         Raises:
             UserError: a process reports a user error, or keeps dying.
         """
-        # A process started in this loop counts as working, even if it ends before the check below.
-        started = False
+        # Each process is asked once: one that ends during this loop counts as working, and the next call sees its end.
+        working = False
         for place, member in enumerate(self.members):
-            if member.done and self.then:
-                self.members[place] = self._follow(member)
-                started = True
-                continue
             status = member.process.poll() if member.process else 0
+            if status == 0 and member.process and self.then:
+                self.members[place] = self._follow(member)
+                working = True
+                continue
             if status is None or status == 0:
+                working = working or status is None
                 continue
             if status == 2:
                 output = member.tail()
@@ -153,8 +154,8 @@ class Supervisor:
             if status != AGAIN:
                 self._died(member, status)
             member.start()
-            started = True
-        return started or any(member.process and member.process.poll() is None for member in self.members)
+            working = True
+        return working
 
     def _follow(self, member: Member) -> Member:
         member.forget()

@@ -57,6 +57,34 @@ def test_hung_processes_are_distinguished_from_dead_ones(member, tmp_path):
     assert said.startswith("a died (hung: no step ended for 30 minutes) and is restarted")
 
 
+class Ending:
+    """Stands in for a process that is alive when it is asked first, and has ended when it is asked again."""
+
+    stdin = None
+
+    def __init__(self, status):
+        self.answers = [None, status]
+
+    def poll(self):
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "next_one"), [(-9, ["a died (killed by SIGKILL)"], "a"), (0, [], "b"), (-14, ["a died"], "a")]
+)
+def test_a_process_that_ends_while_it_is_asked_is_noticed(member, monkeypatch, status, said, next_one):
+    first, second = member("a", ""), member("b", "")
+    started, heard = [], []
+    monkeypatch.setattr(Member, "start", lambda one: started.append(one.name))
+    running = Supervisor([first], heard.append, then=[second])
+    first.process = Ending(status)
+    assert running.works()
+    assert (started, heard) == ([], [])
+    assert running.works()
+    assert started == [next_one]
+    assert [line[: len(one)] for line, one in zip(heard, said, strict=True)] == said
+
+
 def test_temporary_files_of_a_dead_process_are_removed(member, tmp_path):
     leaves = "import tempfile; p.with_name(f'left-{n}').write_text(tempfile.mkdtemp())"
     run(member("a", f"{leaves}; n == 0 and os.kill(os.getpid(), 9)"))
