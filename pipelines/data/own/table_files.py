@@ -34,9 +34,8 @@ def reading(table: Path) -> Iterator[None]:
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
             raise UserError(f"the table {table} {NOT_UTF8}") from error
-        raise UserError(
-            f"the table {table} cannot be read: {str(error).splitlines()[0][:200]}. Correct it, or write it again."
-        ) from error
+        fault = str(error).splitlines()[0][:200].rstrip(".")
+        raise UserError(f"the table {table} cannot be read: {fault}. Correct it, or write it again.") from error
 
 
 def separated(table: Path) -> pa_csv.ParseOptions:
