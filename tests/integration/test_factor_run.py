@@ -188,3 +188,19 @@ def test_analysis_uses_the_loss_only(trained_run, data_dir, tmp_path):
         assert not {"lesion_accuracy", "route_classes"} & set(arrays)
     assert not (tmp_path / "analysis" / "figures" / "classes.png").exists()
     assert "](figures/lesions.png)" in (tmp_path / "analysis" / "analysis.md").read_text()
+
+
+@pytest.mark.slow
+def test_pruning_goes_by_the_loss(trained_run, data_dir, tmp_path):
+    words = ["prune", str(trained_run.path), "--to", str(tmp_path / "small"), "--data-dir", str(data_dir)]
+    assert main([*words, "--tolerance", "0.5"]) == 0
+    run = runs.open_run(tmp_path / "small")
+    found = run.record.pruned
+    assert found.before.keys() == found.after.keys() == {"loss"}
+    assert found.after["loss"] <= 1.5 * found.before["loss"]
+    examples = load("fama_french", "validation", data_dir)
+    inputs = preprocess.apply(preprocess.load(run.path / "preprocess.npz"), examples.images)
+    errors = runs.load_model(run).predict(inputs, verbose=0) - examples.labels
+    assert found.after["loss"] == pytest.approx(np.square(errors).mean(), rel=1e-4)
+    report = (tmp_path / "small" / "report.md").read_text()
+    assert f"validation, {found.examples:,} examples, pruned" in report

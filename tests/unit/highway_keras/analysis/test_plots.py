@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from highway_keras.analysis import GateStatistics, Lesions
+from highway_keras.analysis import Elimination, GateStatistics, Lesions
 from highway_keras.analysis.layout import Call, Layout
 from tests.unit.highway_keras.backend import BACKEND
 
@@ -128,6 +128,22 @@ def test_other_seeds_are_thin_lines_each_with_its_intact_net(layout, figure):
     assert len({line.get_color() for line in curves}) == 3
     legend = [text.get_text() for text in axes.get_legend().texts]
     assert legend == ["one layer closed", "intact net", "another seed", "another seed"]
+
+
+@pytest.mark.parametrize("scores", [("accuracy", "loss"), ("loss",)])
+def test_an_elimination_curve_has_a_point_for_each_state_and_marks_the_net(layout, figure, scores):
+    layers = len(layout.layers)
+    closed, rng = np.array([0, *range(1, layers + 1, 2)]), np.random.default_rng(0)
+    values = {score: rng.random(len(closed)) for score in scores}
+    plots.elimination_curve(figure, Elimination(layout, tuple(range(layers)), closed, 10, values), 1)
+    for axes, score in zip(figure.axes, sorted(scores, reverse=True), strict=True):
+        curve, intact, net = axes.lines
+        np.testing.assert_array_equal(curve.get_ydata(), values[score])
+        np.testing.assert_array_equal(curve.get_xdata(), closed)
+        assert set(intact.get_ydata()) == {values[score][0]}
+        assert set(net.get_xdata()) == {1}
+        assert f"{layers - 1} of {layers} layers left" in [text.get_text() for text in axes.get_legend().texts]
+    figure.canvas.draw()
 
 
 def test_unit_lesions_are_a_map_of_their_costs(layout, figure):
