@@ -1,7 +1,5 @@
 """Prunes a run: removes the highway layers that its net can spare, and writes the rest as another run."""
 
-import datetime
-import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,6 +103,7 @@ def prune(
         source=path.resolve().name,
         weights=weights,
         layers=layers,
+        parameters=run.record.parameters,
         removed=found.names(count),
         split=split,
         examples=found.examples,
@@ -118,21 +117,23 @@ def prune(
         title = f"{run.config.recipe} on {part.name}, {split}"
         draw_elimination(aside / "figures" / "pruning.png", found, count, title)
         report.write(new)
-    return open_run(to)
+    return Run(to, new.config, new.record)
 
 
 def _write(run: Run, net: "keras.Model", pruned: Pruned, folder: Path) -> Run:
     """Writes a pruned net as a run, with what evaluation and export need of the run that it comes from."""
+    from pipelines.training import memory
+
     for name in ("config.json", "preprocess.npz"):
         shutil.copy(run.path / name, folder / name)
     net.save(folder / FILES["final"])
     new = Run(folder, run.config, run.record)
     new.update(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=environment.now(),
         command=environment.command(),
         versions=environment.versions(),
         code=environment.code(),
-        parameters=sum(math.prod(variable.shape) for variable in net.trainable_variables),
+        parameters=memory.trained_weights(net),
         # They are of the whole net.
         gates={},
         metrics={},

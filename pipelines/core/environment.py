@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -57,6 +58,11 @@ def _digest() -> str:
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:12]
+
+
+def now() -> str:
+    """Returns the time, ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def command() -> str:

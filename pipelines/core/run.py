@@ -148,6 +148,8 @@ class Pruned(Frozen):
     """Its weights."""
     layers: int
     """Number of its highway layers."""
+    parameters: int
+    """Number of its trainable weights."""
     removed: tuple[str, ...]
     """Names of those that were removed."""
     split: Literal["train", "validation"]

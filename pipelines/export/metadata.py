@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def describe(
         format=1 if kind else TABLES,
         name=folder.resolve().parent.name,
         version=version,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=environment.now(),
         input=taken(data),
         outputs=outputs,
         labels=data.labels,

@@ -1,7 +1,6 @@
 """Starts or resumes a training run and trains it to its end."""
 
 import dataclasses
-import datetime
 import math
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from pipelines.data.own import prepare as own
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import checkpoint, devices, fine_tuning, metrics_file
+from pipelines.training import checkpoint, devices, fine_tuning, memory, metrics_file
 from pipelines.training.assembly import assemble
 from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
 from pipelines.training.checkpoint import TrainingState
@@ -60,7 +59,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     examples = _training_examples(config, options.data_dir)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
     created = Record(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=environment.now(),
         command=environment.command(),
         versions=environment.versions(),
         backend=keras.backend.backend(),
@@ -70,7 +69,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
         devices=devices.used(ready.model),
         starts=_starts((), 0, ready.model, options),
         data=DataRecord(**dataclasses.asdict(ready.data)),
-        parameters=sum(math.prod(variable.shape) for variable in ready.net.trainable_variables),
+        parameters=memory.trained_weights(ready.net),
         steps_per_epoch=ready.steps_per_epoch,
     )
     state = TrainingState()

@@ -69,10 +69,14 @@ def is_exhausted(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "Exhausted" in type(error).__name__ or "RESOURCE_EXHAUSTED" in str(error)
 
 
+def trained_weights(net: keras.Model) -> int:
+    """Returns the number of trainable weights."""
+    return sum(math.prod(variable.shape) for variable in net.trainable_variables)
+
+
 def state_bytes(net: keras.Model, config: Config) -> int:
     """Returns the size of the gradient and of the state of the optimizer."""
-    weights = sum(math.prod(variable.shape) for variable in net.trainable_variables)
-    return 4 * weights * (1 + SLOTS[config.optimizer.name] + (config.optimizer.ema is not None))
+    return 4 * trained_weights(net) * (1 + SLOTS[config.optimizer.name] + (config.optimizer.ema is not None))
 
 
 def activation_bytes(net: keras.Model, batch_size: int, precision: Policy) -> int:

@@ -57,11 +57,13 @@ def text(run: Run) -> str:
         ("versions", f"{versions}; backend {record.backend}"),
         ("commit", commit),
     ]
+    steps = "every epoch in [metrics.csv](metrics.csv)"
     explained = (
         "The loss of training and validation includes the weight penalty; training metrics are means over the epoch, "
         "with dropout and augmentation."
     )
     if record.pruned:
+        steps = "every round in [pruning.csv](pruning.csv)"
         explained = f"The layers were chosen on these {record.pruned.split} examples; the test split had no part in it."
     parts = [
         f"# {config.recipe}: {'pruned' if record.pruned else record.state}",
@@ -69,9 +71,7 @@ def text(run: Run) -> str:
         explained,
         "## How it was made",
         table(("", ""), made),
-        "Every setting of training is in [config.json](config.json), every epoch in [metrics.csv](metrics.csv)."
-        if not record.pruned
-        else "Every setting of training is in [config.json](config.json), every round in [pruning.csv](pruning.csv).",
+        f"Every setting of training is in [config.json](config.json), {steps}.",
     ]
     for name, caption in FIGURES.items():
         if (run.path / "figures" / name).exists():

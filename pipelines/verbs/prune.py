@@ -12,7 +12,7 @@ from pipelines.analysis.prune import EXAMPLES, prune
 from pipelines.core.console import say
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
-from pipelines.core.run import Pruned, Run, Weights, open_run
+from pipelines.core.run import Pruned, Run, Weights
 from pipelines.core.sync import synced
 from pipelines.core.url import Location
 
@@ -49,7 +49,6 @@ def main(arguments: list[str]) -> None:
     console = Console()
     to = given.to or given.run.with_name(f"{given.run.name}-pruned")
     with synced(given.run) as run, synced(to) as aside:
-        parameters = open_run(run).record.parameters
         new = prune(
             run, aside, tolerance=given.tolerance, weights=given.weights, examples=given.examples,
             data_dir=given.data_dir, console=console,
@@ -57,14 +56,14 @@ def main(arguments: list[str]) -> None:
     assert new.record.pruned, "it has just been pruned"
     chosen_on = f"{new.record.pruned.examples:,} examples of the {new.record.pruned.split} split"
     say(console, f"chosen and measured on {chosen_on}:")
-    console.print(_table(new, new.record.pruned, parameters))
+    console.print(_table(new, new.record.pruned))
     say(console, f"run directory {to}, report {to / 'report.md'}\nnext: highway evaluate {to}; highway export {to}")
 
 
-def _table(run: Run, pruned: Pruned, parameters: int) -> Table:
+def _table(run: Run, pruned: Pruned) -> Table:
     shown = Table("", "before", "after")
     shown.add_row("highway layers", f"{pruned.layers}", f"{pruned.layers - len(pruned.removed)}")
-    shown.add_row("trained parameters", f"{parameters:,}", f"{run.record.parameters:,}")
+    shown.add_row("trained parameters", f"{pruned.parameters:,}", f"{run.record.parameters:,}")
     for name in sorted(pruned.before):
         style = ".2%" if name == "accuracy" else ".4f"
         shown.add_row(name, f"{pruned.before[name]:{style}}", f"{pruned.after[name]:{style}}")
