@@ -29,6 +29,8 @@ from pipelines.training.processes.host import HostTask, train_together
 
 SETTLE = 25.0
 """Seconds to wait for nodes that are missing."""
+RESETTLE = 15.0
+"""The same after a loss, if there are enough nodes without them."""
 POLL = 0.5
 """Seconds to wait for the end of a process before its output is shown."""
 LOG_POLL = 3.0
@@ -85,7 +87,11 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
             task, output = task.model_copy(update={"data_dir": data_dir, "log": log}), _Output(log)
             fewest = least or hosts
             while not _train(
-                task, executor, _fitting(_nodes(executor, hosts, fewest), hosts, fewest, task, console), console, output
+                task,
+                executor,
+                _fitting(_nodes(executor, hosts, fewest, RESETTLE if losses else SETTLE), hosts, fewest, task, console),
+                console,
+                output,
             ):
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses
@@ -168,15 +174,21 @@ class _Output:
             return file.read()
 
 
-def _nodes(executor: ClusterExecutor, hosts: int, least: int) -> dict[Node, str]:
+def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float) -> dict[Node, str]:
     """Waits for nodes, and returns those to use, each with a free address.
 
     They are asked, because Ray lists a dead node for some seconds.
+
+    Args:
+        executor: the cluster.
+        hosts: number of nodes to wait for.
+        least: number of nodes that suffice.
+        patience: seconds after which `least` nodes suffice; with fewer, `SETTLE` is waited.
     """
     asked: dict[str, Node] = {}
     found: dict[Node, str] = {}
-    until = time.monotonic() + SETTLE
-    while len(found) < hosts and time.monotonic() < until:
+    started = time.monotonic()
+    while len(found) < hosts and time.monotonic() - started < (SETTLE if len(found) < least else patience):
         for node in executor.nodes():
             if node.id not in asked:
                 asked[node.id] = node

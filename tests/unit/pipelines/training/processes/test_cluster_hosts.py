@@ -1,6 +1,7 @@
 """The nodes that train a run: enough of them, others after a loss; without a cluster."""
 
 import io
+import itertools
 import signal
 import socket
 import sys
@@ -74,6 +75,7 @@ TRAINED, OTHER_LOST = {"result": "trained"}, {"result": "lost"}
 def train(monkeypatch, tmp_path):
     """A function that trains with a script, and returns it with the printed lines."""
     monkeypatch.setattr(cluster_hosts, "SETTLE", 0.1)
+    monkeypatch.setattr(cluster_hosts, "RESETTLE", 0.1)
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
@@ -184,6 +186,31 @@ def test_a_run_is_checked_before_the_cluster(monkeypatch, tmp_path, words, messa
 def test_fewer_nodes_suffice_if_allowed(train):
     script, _ = train([[OTHER_LOST, LOST, OTHER_LOST], [TRAINED, TRAINED]], nodes=[3, 2], hosts=3, least=2)
     assert [len(attempt) for attempt in script.tasks] == [3, 2]
+
+
+def test_missing_nodes_are_waited_for_less_long_after_a_loss(train, monkeypatch):
+    waits, nodes = [], cluster_hosts._nodes
+
+    def waiting(executor, hosts, least, patience):
+        waits.append(patience)
+        return nodes(executor, hosts, least, patience)
+
+    monkeypatch.setattr(cluster_hosts, "_nodes", waiting)
+    monkeypatch.setattr(cluster_hosts, "RESETTLE", 0.05)
+    train([[OTHER_LOST, LOST], [TRAINED]], nodes=[2, 1], least=1)
+    assert waits == [0.1, 0.05]
+
+
+@pytest.mark.parametrize(("least", "seconds"), [(1, 15), (2, 25)])
+def test_with_enough_nodes_the_wait_is_shorter(monkeypatch, least, seconds):
+    # Each look at the clock takes a second.
+    clock = itertools.count()
+    monkeypatch.setattr(cluster_hosts, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    try:
+        cluster_hosts._nodes(Script([], [1]), 2, least, 15)
+    except UserError:
+        assert least == 2
+    assert next(clock) - 1 == seconds
 
 
 @pytest.mark.parametrize(
