@@ -7,6 +7,7 @@ handled. The command that the user started therefore trains in a child, and repo
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,6 +60,8 @@ class HostTask(Task):
     """Experiment tracker to report to."""
     devices: int | None = None
     """Number of devices of this process."""
+    again: tuple[str, ...] = ()
+    """Further options of the command that resumes the run, for messages."""
     ready: int = -1
     """Descriptor to write to once all processes are connected."""
     log: Location | None = None
@@ -88,7 +91,9 @@ def act(task: HostTask) -> None:
 
     exchange = connect(hosts, devices) if hosts else None
     os.write(task.ready, CONNECTED)
-    options: dict[str, Any] = {"console": console, "devices": task.devices, "exchange": exchange}
+    options: dict[str, Any] = {
+        "console": console, "devices": task.devices, "exchange": exchange, "again": task.again
+    }  # fmt: skip
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
         with renamed(task.folder, Url(task.url)) if task.url else nullcontext():
@@ -222,7 +227,8 @@ def _lost(task: HostTask, hosts: Hosts) -> LostHostError:
 
 def _again(task: HostTask) -> str:
     if task.folder.exists():
-        return f"Start all of them again with --resume {task.folder}; the run continues from its last checkpoint."
+        options = shlex.join(["--resume", str(task.folder), *task.again])
+        return f"Start all of them again with {options}; the run continues from its last checkpoint."
     return "Start all of them again, with --resume if there is a run directory."
 
 
