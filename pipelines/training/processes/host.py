@@ -23,7 +23,7 @@ from rich.console import Console
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
+from pipelines.core.errors import LostHostError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
 from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
@@ -104,7 +104,7 @@ def act(task: HostTask) -> None:
             else:
                 resume(task.folder, **leading)
     except Exception as error:
-        if isinstance(error, UserError | StoppedError) or disk_is_full(error):
+        if isinstance(error, UserError) or disk_is_full(error):
             raise
         if hosts and is_lost(error):
             raise _lost(task, hosts) from error
