@@ -24,8 +24,11 @@ class LostHostError(UserError):
     status = os.EX_TEMPFAIL
 
 
-class StoppedError(Exception):
+class StoppedError(BaseException):
     """A signal has ended the command in an orderly way; the message says how to continue.
+
+    No `Exception`, like `KeyboardInterrupt`: it may be raised anywhere, for example while a package is imported that
+    tries another one and goes on whatever the error.
 
     Args:
         message: message for the user.

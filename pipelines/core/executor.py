@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
-from pipelines.core.errors import StoppedError, UserError, disk_is_full
+from pipelines.core.errors import UserError, disk_is_full
 
 ATTEMPTS = 3
 """Processes that a task must lose, one after the other, to count as failed."""
@@ -111,7 +111,7 @@ def attempt(key: str, task: Given, function: Callable[[Given], Any]) -> Outcome:
     """
     try:
         return Outcome(key, function(task))
-    except (JobError, StoppedError):
+    except JobError:
         raise
     except UserError as error:
         return Outcome(key, error=str(error))

@@ -21,6 +21,7 @@ Only `load_model` imports a framework.
 """
 
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -266,13 +267,26 @@ def create(path: Path, config: Config, record: Record) -> Run:
     return Run(path, config, record)
 
 
-def refuse_existing(path: Path | Url) -> None:
-    """Raises a `UserError` if `path` exists: a run is never overwritten."""
+def refuse_existing(path: Path | Url, options: Sequence[str] = ()) -> None:
+    """Raises a `UserError` if `path` exists: a run is never overwritten. The message has the options of `resuming`."""
     if path.exists() or (isinstance(path, Path) and path.is_symlink()):
         raise UserError(
             f"{path} exists already, and a run is never overwritten. "
-            f"Name another folder with --run DIR, or resume the run in it: highway train --resume {path}"
+            f"Name another folder with --run DIR, or resume the run in it: {resuming(path, options)}"
         )
+
+
+def resuming(path: Path | Url, options: Sequence[str] = ()) -> str:
+    """Returns the command that resumes a run, for messages.
+
+    Args:
+        path: the run directory.
+        options: further words of the command.
+
+    Example:
+        resuming(Path("runs/demo"), ["--data-dir", "data"])  # "highway train --resume runs/demo --data-dir data"
+    """
+    return shlex.join(["highway", "train", "--resume", str(path), *options])
 
 
 def open_run(path: Path) -> Run:
@@ -367,8 +381,7 @@ def model_file(run: Run, weights: Weights) -> Path:
         raise UserError(f"{run.path} has no model: its training diverged. Train again with a lower learning rate.")
     if run.record.state == "running":
         raise UserError(
-            f"{run.path} is unfinished: there is no {path.name} yet. "
-            f"Finish it with `highway train --resume {run.path}`."
+            f"{run.path} is unfinished: there is no {path.name} yet. Finish it with `{resuming(run.path)}`."
         )
     raise UserError(f"{path} is missing although the run is finished. Restore it from a copy, or train again.")
 

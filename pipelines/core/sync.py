@@ -251,13 +251,13 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
         return
     root = Path(tempfile.mkdtemp(prefix="highway-"))
     sync = _Sync(root / place.name, place, owned)
-    failure: Exception | None = None
+    failure: BaseException | None = None
     _copies.append(sync)
     try:
         with renamed(root, place.parent):
             sync.start()
             yield sync.local
-    except Exception as error:
+    except (Exception, StoppedError) as error:
         failure = error
         raise
     finally:

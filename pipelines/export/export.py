@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_writable, replacing
-from pipelines.core.run import FILES, DataRecord, Run, Weights, load_model, model_file, open_run
+from pipelines.core.run import FILES, DataRecord, Run, Weights, load_model, model_file, open_run, resuming
 from pipelines.export import forms, metadata, parity, version
 from serving import files, manifest, repository, signature
 from serving.errors import ServingError
@@ -66,8 +66,7 @@ def export(
     if run.record.state == "running" and weights == "final":
         best = " Or export its best epoch so far: --weights best." if (path / FILES["best"]).exists() else ""
         raise UserError(
-            f"{path} is unfinished, after {run.record.step} steps. Finish it with `highway train --resume {path}`."
-            f"{best}"
+            f"{path} is unfinished, after {run.record.step} steps. Finish it with `{resuming(path)}`.{best}"
         )
     _check_options(run, pictures=conversion is not None, calibrate=calibrate, optional=optional)
     model_file(run, weights)

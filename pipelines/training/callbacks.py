@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
-from pipelines.core.run import FILES, Run
+from pipelines.core.run import FILES, Run, resuming
 from pipelines.training import checkpoint, metrics_file
 from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
@@ -244,6 +244,7 @@ class SaveRun(keras.callbacks.Callback):
         stop: the request to end the run.
         tensorboard: the TensorBoard log; None in a process that does not write.
         highest: returns the highest of the numbers that all processes pass; `int` for a single process.
+        again: further options of the command that resumes the run, for messages.
     """
 
     def __init__(
@@ -256,6 +257,7 @@ class SaveRun(keras.callbacks.Callback):
         stop: StopRequest,
         tensorboard: TensorBoardLog | None,
         highest: Callable[[int], int] = int,
+        again: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.run = run
@@ -265,6 +267,7 @@ class SaveRun(keras.callbacks.Callback):
         self.stop = stop
         self.tensorboard = tensorboard
         self.highest = highest
+        self.again = again
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.since = time.perf_counter()
@@ -318,7 +321,7 @@ class SaveRun(keras.callbacks.Callback):
             by = signal.Signals(number)
             raise StoppedError(
                 f"stopped by {by.name} after step {step:,} of {self.steps:,}, and saved. "
-                f"Resume with: highway train --resume {self.run.path}",
+                f"Resume with: {resuming(self.run.path, self.again)}",
                 by,
             )
 

@@ -56,6 +56,7 @@ class Options:
         track: experiment tracker to report to; None for none.
         devices: number of devices of this process to divide each batch among; None chooses it.
         exchange: connection with the other processes that train the run; None if there are none.
+        again: further options of the command that resumes the run, for messages.
     """
 
     data_dir: Path | None
@@ -66,6 +67,7 @@ class Options:
     track: trackers.TrackerName | None = None
     devices: int | None = None
     exchange: Exchange | None = None
+    again: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def _fit(training: Training) -> None:
         TrainingProgress(options.console, config.epochs, steps_per_epoch, config.batch_size, progress) as display,
         _tensorboard(run) if run.writes else nullcontext() as tensorboard,
         signals.noted(options.console) as stop,
-        trackers.reporting(run, options.track, options.console) as reports,
+        trackers.reporting(run, options.track, options.console, options.again) as reports,
     ):
         # The order matters: a callback sees the counts and logs of the ones before it.
         callbacks = [
@@ -161,6 +163,7 @@ def _fit(training: Training) -> None:
                 stop=stop,
                 tensorboard=tensorboard,
                 highest=highest,
+                again=options.again,
             ),
             StopEarly(progress, config.patience, highest),
             *reports,

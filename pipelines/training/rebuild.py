@@ -6,7 +6,7 @@ import keras
 
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import say
+from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import flat
 from pipelines.core.run import DataRecord, Run
@@ -124,6 +124,6 @@ def say_other_devices(run: Run, model: keras.Model, options: Options) -> None:
     advice = "" if chosen else " Unset JAX_NUM_CPU_DEVICES to avoid this."
     say(
         options.console,
-        f"each batch was divided among {before} devices{of[0]} and is now on {now}{of[1]}: results are no longer "
-        f"bit-identical.{advice}",
+        f"each batch was divided among {counted(before, 'device')}{of[0]} and is now on {now}{of[1]}: results are no "
+        f"longer bit-identical.{advice}",
     )

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +19,7 @@ from pipelines.core.console import say
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import write_text
 from pipelines.core.frozen import flat
-from pipelines.core.run import Run
+from pipelines.core.run import Run, resuming
 
 if TYPE_CHECKING:
     import keras
@@ -62,7 +62,9 @@ def check(name: TrackerName | None) -> None:
 
 
 @contextmanager
-def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator[list[keras.callbacks.Callback]]":
+def reporting(
+    run: Run, name: TrackerName | None, console: Console, again: Sequence[str] = ()
+) -> "Iterator[list[keras.callbacks.Callback]]":
     """Yields the callbacks that report to a tracker until the block ends; none if `name` is None.
 
     They come after the callbacks that add values to the logs of an epoch. A tracker that fails later does not end the
@@ -72,6 +74,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
         run: the run; its name in the tracker is kept in its folder.
         name: the tracker.
         console: where to print errors.
+        again: further options of the command that resumes the run, for messages.
 
     Raises:
         UserError: the run cannot be created in the tracker.
@@ -89,7 +92,7 @@ def reporting(run: Run, name: TrackerName | None, console: Console) -> "Iterator
         # A client may raise anything: there may be no server, no such project, or no key.
         raise UserError(
             f"{name} cannot be used: {_first_line(error)} The run is kept; resume it without --track, or set "
-            f"{SETTING[name]} and resume it: highway train --resume {run.path}"
+            f"{SETTING[name]} and resume it: {resuming(run.path, again)}"
         ) from None
     write_text(path, json.dumps({**known, name: tracker.name}) + "\n")
 

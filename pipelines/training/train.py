@@ -1,6 +1,6 @@
 """Functions that train a new or interrupted run to its end, or find its learning rate, without a command line."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -12,7 +12,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import remove_leftovers
-from pipelines.core.run import Run, locked, open_run, refuse_existing
+from pipelines.core.run import Run, locked, open_run, refuse_existing, resuming
 from pipelines.training.probe import Probes
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class TrainOptions(TypedDict, total=False):
     """Number of devices to divide each batch among; None, the default, chooses it, or keeps that of a resumed run."""
     exchange: "Exchange | None"
     """Connection with other processes, which follow this one; without one, the default, it trains alone."""
+    again: Sequence[str]
+    """Further options of the command that resumes the run, for messages; by default none."""
 
 
 def train(config: Config, path: Path, **options: Unpack[TrainOptions]) -> Run:
@@ -62,7 +64,7 @@ def train(config: Config, path: Path, **options: Unpack[TrainOptions]) -> Run:
         train(recipes.get("demo").config, Path("runs/demo"))
     """
     # Checked here too, because importing the frameworks takes seconds.
-    refuse_existing(path)
+    refuse_existing(path, options.get("again", ()))
     return _complete(config, path, options)
 
 
@@ -117,7 +119,8 @@ def find_rate(config: Config, path: Path, *, data_dir: Path | None = None, conso
 
 def _complete(config: Config | None, path: Path, options: TrainOptions) -> Run:
     console, devices = options.get("console") or Console(), options.get("devices")
-    with _advice(path, console):
+    again = options.get("again", ())
+    with _advice(resuming(path, again), path, console):
         frameworks.load(devices or (1 if config else open_run(path).record.devices or 1), console)
         from pipelines.training import figures, launch, report
         from pipelines.training.callbacks import ResetWatchdog
@@ -132,6 +135,7 @@ def _complete(config: Config | None, path: Path, options: TrainOptions) -> Run:
             track=options.get("track"),
             devices=devices,
             exchange=options.get("exchange"),
+            again=again,
         )
         if config is not None:
             run = launch.start(config, path, chosen)
@@ -148,21 +152,20 @@ def _complete(config: Config | None, path: Path, options: TrainOptions) -> Run:
 
 
 @contextmanager
-def _advice(path: Path, console: Console) -> Iterator[None]:
-    """Prints how to resume a run that is interrupted in the block."""
+def _advice(command: str, path: Path, console: Console) -> Iterator[None]:
+    """Prints the command that resumes a run if it is interrupted in the block."""
     try:
         yield
     except KeyboardInterrupt:
         if path.is_dir():
-            say(console, f"stopped; resume with: highway train --resume {path}")
+            say(console, f"stopped; resume with: {command}")
         raise
     except Exception as error:
         full = disk_is_full(error)
         if not (full and path.is_dir()):
             raise
         raise UserError(
-            f"the disk is full ({full}). Everything saved before is intact: "
-            f"free some space, and resume with: highway train --resume {path}"
+            f"the disk is full ({full}). Everything saved before is intact: free some space, and resume with: {command}"
         ) from error
 
 

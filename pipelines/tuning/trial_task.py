@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.core.errors import StoppedError, UserError, disk_is_full
+from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.executor import JobError
 from pipelines.core.url import Location
 from pipelines.training.processes.task import run_of_task, watchdog
@@ -64,7 +64,7 @@ def _trained(task: TrialTask, path: Path) -> float:
         config = task.plan.configured(task.values)
         with watchdog() as reset:
             score = trials.train(config, path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
-    except (UserError, StoppedError):
+    except UserError:
         raise
     except Exception as error:
         if disk_is_full(error):

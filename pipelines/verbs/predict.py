@@ -13,6 +13,7 @@ from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.sync import fetched
 from pipelines.core.url import Location, Url, location
+from pipelines.inference.image_ref import TFDS
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Arguments(Frozen):
     explain: bool = False
     """With --out, also write the mean gate of each layer; not for models exported with --no-gates."""
     data_dir: Path | None = None
-    """With --out, folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then ~/tensorflow_datasets."""
+    """With --out and a split of a data set, folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then
+    ~/tensorflow_datasets."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
@@ -57,6 +59,8 @@ class Arguments(Frozen):
         if self.out is None and any(needing.values()):
             name = next(name for name, value in needing.items() if value)
             raise ValueError(f"{name} needs --out FILE.parquet, or --out with a new folder or the URL of either")
+        if self.data_dir is not None and not any(word.startswith(TFDS) for word in self.images):
+            raise ValueError(f"--data-dir is for splits of data sets, such as {TFDS}mnist/test. Leave it out")
         if self.out is not None and self.url is not None:
             raise ValueError("--out needs a model on this machine. Leave out --url or --out")
         if self.url is None and (self.version or self.label):

@@ -133,9 +133,9 @@ def main(arguments: list[str]) -> None:
         losses = f"losses: {given.find_rate}"
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
-    place = folder(given)
+    place, again = folder(given), _again(given)
     if given.cluster or (isinstance(place, Url) and (hosts is None or hosts.leads)):
-        _check(place, new=given.config is not None)
+        _check(place, again, new=given.config is not None)
     if hosts or given.cluster:
         task = HostTask(
             folder=Path(str(place)),
@@ -145,6 +145,7 @@ def main(arguments: list[str]) -> None:
             interval=given.checkpoint_steps,
             track=given.track,
             devices=given.devices,
+            again=again,
         )
         if given.cluster:
             from pipelines.training.processes.cluster_hosts import train_on_cluster
@@ -161,16 +162,17 @@ def main(arguments: list[str]) -> None:
         "console": console,
         "track": given.track,
         "devices": given.devices,
+        "again": again,
     }
     with synced(place, owned=True) as path:
         run = resume(path, **options) if given.config is None else train(given.config, path, **options)
     say(console, _summary(run.record, place))
 
 
-def _check(place: Location, *, new: bool) -> None:
+def _check(place: Location, again: tuple[str, ...], *, new: bool) -> None:
     """Refuses a run before a cluster is asked for nodes, or before anything is computed that is uploaded later."""
     if new:
-        refuse_existing(place)
+        refuse_existing(place, again)
     elif isinstance(place, Path):
         open_run(place)
     elif not (place / "run.json").exists():
@@ -244,6 +246,16 @@ def parse_train(arguments: list[str]) -> TrainArguments:
         # The run may be resumed from another working directory.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})
     return TrainArguments(config=config, run=chosen.run, find_rate=chosen.find_rate, **_execution(chosen))
+
+
+def _again(given: Execution) -> tuple[str, ...]:
+    """Returns the options that the command that resumes the run needs too, besides those of a cluster."""
+    words: list[str] = []
+    for name, field in Execution.model_fields.items():
+        value = getattr(given, name)
+        if name not in ("cluster", "hosts", "min_hosts") and value != field.default:
+            words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
+    return tuple(words)
 
 
 def _execution(given: Execution) -> dict[str, Any]:

@@ -146,7 +146,9 @@ def wait_for_save(run, pair):
         time.sleep(0.01)
 
 
-def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(trained, start, start_pair, tmp_path):
+def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(
+    trained, start, start_pair, mnist_5k, tmp_path
+):
     run, none = tmp_path / "run", tmp_path / "none"
     leader, follower = pair = start_pair([*WORDS, "--run", run], WORDS)
     wait_for_save(run, pair)
@@ -154,7 +156,7 @@ def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(traine
     _, errors = ended(leader, 75)
     assert errors == (
         "highway train: error: one of the 2 processes has died or cannot be reached. Start all of them again with "
-        f"--resume {run}; the run continues from its last checkpoint.\n"
+        f"--resume {run} --data-dir {mnist_5k} --checkpoint-steps 1; the run continues from its last checkpoint.\n"
     )
     ended(follower, -signal.SIGKILL)
 
@@ -162,7 +164,8 @@ def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(traine
     wait_for_save(run, pair)
     follower.send_signal(signal.SIGTERM)
     for process in pair:
-        assert "stopped by SIGTERM after step" in ended(process, 143)[1]
+        assert "stopped by SIGTERM after step" in (errors := ended(process, 143)[1])
+        assert f"--data-dir {mnist_5k}\n" in errors
     shutil.copytree(run, tmp_path / "alone")
 
     for process in start_pair(["--resume", run, "--checkpoint-steps", 1], ["--resume", none]):

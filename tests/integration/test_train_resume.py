@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
-from pipelines.core.errors import UserError
+from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, StepSchedule, TrapezoidSchedule
-from pipelines.training import figures, metrics_file
+from pipelines.training import checkpoint, figures, metrics_file
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
 from tests.killed_run import differences
@@ -222,6 +223,29 @@ def test_a_disk_full_in_the_middle_of_a_save_leaves_both_checkpoints_intact(inte
         ("previous.npz", 12),
         ("state.npz", 13),
     ]
+
+
+def test_a_run_that_is_stopped_names_the_command_that_resumes_it(interrupted, monkeypatch):
+    _, path = interrupted(14)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    console, load = Console(file=io.StringIO(), width=400), checkpoint.load
+    again = f"highway train --resume {path} --data-dir data"
+    monkeypatch.setattr("pipelines.training.launch.checkpoint.load", stop)
+    with pytest.raises(KeyboardInterrupt):
+        resume(path, console=console, again=["--data-dir", "data"])
+    assert f"stopped; resume with: {again}" in console.file.getvalue()
+    monkeypatch.setattr("pipelines.training.launch.checkpoint.load", load)
+    signals = iter([signal.SIGTERM])
+    with pytest.raises(StoppedError, match=f"saved. Resume with: {again}$"):
+        resume(
+            path,
+            console=console,
+            reset_watchdog=lambda: [os.kill(os.getpid(), number) for number in signals],
+            again=["--data-dir", "data"],
+        )
 
 
 @pytest.fixture

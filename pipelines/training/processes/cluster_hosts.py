@@ -21,7 +21,7 @@ from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.files import file_lock
 from pipelines.core.frozen import read
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
-from pipelines.core.run import BUSY, Record
+from pipelines.core.run import BUSY, Record, resuming
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.training import signals
@@ -75,6 +75,8 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         # A node may have another working directory.
         task = task.model_copy(update={"folder": task.folder.absolute()})
     run, data_dir = task.place, task.data_dir and task.data_dir.absolute()
+    nodes = ["--cluster", cluster, "--hosts", str(hosts), *(["--min-hosts", str(least)] if least else [])]
+    again = resuming(run, [*nodes, *task.again])
     losses, step = 0, _step(task)
     try:
         with (
@@ -98,14 +100,12 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                 if losses == LOSSES:
                     raise LostHostError(
                         f"nodes of the cluster were lost {LOSSES} times in a row before a checkpoint. Repeat the "
-                        f"command with --resume {run} once the cluster is stable."
+                        f"command once the cluster is stable, or resume the run if it has begun: {again}"
                     )
                 say(console, f"a node or its process was lost after step {step:,}; the run starts again from there")
                 if (run / "run.json").exists():
                     task = task.model_copy(update={"config": None})
     except StoppedError as stopped:
-        again = f"highway train --resume {run} --cluster {cluster} --hosts {hosts}"
-        again += f" --min-hosts {least}" if least else ""
         if not (run / "run.json").exists():
             raise StoppedError("stopped before the first step", stopped.number) from None
         raise StoppedError(f"stopped after step {_step(task):,}. Resume with: {again}", stopped.number) from None

@@ -7,6 +7,7 @@ handled. The command that the user started therefore trains in a child, and repo
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from rich.console import Console
 from pipelines.core import environment, frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import LostHostError, StoppedError, UserError, disk_is_full
+from pipelines.core.errors import LostHostError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
 from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
@@ -59,6 +60,8 @@ class HostTask(Task):
     """Experiment tracker to report to."""
     devices: int | None = None
     """Number of devices of this process."""
+    again: tuple[str, ...] = ()
+    """Further options of the command that resumes the run, for messages."""
     ready: int = -1
     """Descriptor to write to once all processes are connected."""
     log: Location | None = None
@@ -88,7 +91,9 @@ def act(task: HostTask) -> None:
 
     exchange = connect(hosts, devices) if hosts else None
     os.write(task.ready, CONNECTED)
-    options: dict[str, Any] = {"console": console, "devices": task.devices, "exchange": exchange}
+    options: dict[str, Any] = {
+        "console": console, "devices": task.devices, "exchange": exchange, "again": task.again
+    }  # fmt: skip
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
         with renamed(task.folder, Url(task.url)) if task.url else nullcontext():
@@ -99,7 +104,7 @@ def act(task: HostTask) -> None:
             else:
                 resume(task.folder, **leading)
     except Exception as error:
-        if isinstance(error, UserError | StoppedError) or disk_is_full(error):
+        if isinstance(error, UserError) or disk_is_full(error):
             raise
         if hosts and is_lost(error):
             raise _lost(task, hosts) from error
@@ -222,7 +227,8 @@ def _lost(task: HostTask, hosts: Hosts) -> LostHostError:
 
 def _again(task: HostTask) -> str:
     if task.folder.exists():
-        return f"Start all of them again with --resume {task.folder}; the run continues from its last checkpoint."
+        options = shlex.join(["--resume", str(task.folder), *task.again])
+        return f"Start all of them again with {options}; the run continues from its last checkpoint."
     return "Start all of them again, with --resume if there is a run directory."
 
 

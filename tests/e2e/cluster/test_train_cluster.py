@@ -65,7 +65,7 @@ def kill_process(index, folder):
     pytest.fail(f"process {index} does not run")
 
 
-def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_node(cluster, start, tmp_path):
+def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_node(cluster, start, mnist_5k, tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
     output = ended(start(*WORDS, "--run", "whole"))
     assert re.search(r"run directory \S*whole, report ", output)
@@ -78,7 +78,7 @@ def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_n
     process.send_signal(signal.SIGTERM)
     output = ended(process, 143)
     step = runs.open_run(run).record.step
-    again = f"highway train --resume {run} --cluster {cluster.address} --hosts 2"
+    again = f"highway train --resume {run} --cluster {cluster.address} --hosts 2 --data-dir {mnist_5k}"
     assert f"stopped after step {step:,}. Resume with: {again}" in output
     saved = (run / NEWEST).stat().st_mtime_ns
 

@@ -300,11 +300,12 @@ def test_what_a_signal_keeps_from_being_uploaded_is_kept(url, monkeypatch):
     assert (run / "checkpoint" / "state.npz").read_text() == "1"
 
 
-def test_an_error_of_the_block_is_not_lost(url):
-    expected = pytest.raises(UserError, match=r"diverged\. In addition, the store is gone\.")
+@pytest.mark.parametrize("error", [UserError("it ended."), StoppedError("it ended.", 15)])
+def test_an_error_of_the_block_is_not_lost(url, error):
+    expected = pytest.raises(UserError, match=r"it ended\. In addition, the store is gone\.")
     with expected, dying(0), synced(url) as run:
         save(run, 1)
-        raise UserError("diverged.")
+        raise error
 
 
 def test_a_download_that_fails_uploads_nothing(url, monkeypatch):

@@ -10,7 +10,8 @@ import time
 import pytest
 from rich.console import Console
 
-from pipelines.training.signals import SIGNALS, noted
+from pipelines.core.errors import StoppedError
+from pipelines.training.signals import SIGNALS, noted, raised
 
 # Busy with something long that does not return to Python.
 PROGRAM = """
@@ -79,6 +80,17 @@ def test_the_second_signal_ends_the_process_though_it_is_busy(number):
         process.send_signal(number)
         assert process.stdout.readline() == f"{number.name}: ends at once\n"
         assert process.wait() == 128 + number
+
+
+def test_a_signal_is_raised_through_code_that_goes_on_whatever_the_error():
+    def import_package():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Exception:
+            pytest.fail("the signal is lost")
+
+    with pytest.raises(StoppedError), raised():
+        import_package()
 
 
 def test_a_signal_that_is_ignored_stays_ignored():

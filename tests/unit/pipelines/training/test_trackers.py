@@ -74,8 +74,8 @@ def test_a_tracker_that_cannot_be_used_is_named(run, monkeypatch):
 
     monkeypatch.setattr(trackers, "TRACKERS", {"mlflow": refuse})
     with (
-        pytest.raises(UserError, match=r"mlflow cannot be used: no such project The run is kept"),
-        reporting(run, "mlflow", CONSOLE),
+        pytest.raises(UserError, match=r"mlflow cannot be used: no such project The run is kept.*--data-dir data$"),
+        reporting(run, "mlflow", CONSOLE, ["--data-dir", "data"]),
     ):
         pytest.fail("training began")
 

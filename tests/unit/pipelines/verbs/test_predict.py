@@ -44,6 +44,12 @@ def test_probabilities_are_those_of_the_net(images):
         np.testing.assert_allclose([guess.probability for guess in prediction.top], row[best], atol=1e-5)
 
 
+@pytest.mark.parametrize("given", ["digit-0.png", "rows.csv"])
+def test_a_folder_of_data_sets_is_refused_where_none_is_read(capsys, given):
+    error = refused(capsys, MODEL, given, "--out", "out.parquet", "--data-dir", "nowhere")
+    assert "--data-dir is for splits of data sets, such as tfds:mnist/test. Leave it out" in error
+
+
 def test_a_table(images, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["predict", str(MODEL / "2"), str(images[0]), str(images[4])]) == 0

@@ -79,11 +79,11 @@ def train(monkeypatch, tmp_path):
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
-    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=(), config=None):
+    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=(), config=None, again=()):
         script, output = Script(attempts, nodes, busy), io.StringIO()
         monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
         place = folder or tmp_path / "run"
-        task = HostTask(folder=place, url=url, data_dir=None, config=config)
+        task = HostTask(folder=place, url=url, data_dir=None, config=config, again=again)
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
         return script, output.getvalue().splitlines()
 
@@ -267,6 +267,8 @@ def test_a_signal_says_how_to_resume(train, tmp_path):
     (tmp_path / "run" / "run.json").touch()
     with pytest.raises(StoppedError, match=rf"highway train --resume {tmp_path / 'run'} --cluster auto --hosts 2"):
         train([[{"error": "signal"}, OTHER_LOST]])
+    with pytest.raises(StoppedError, match=r"--cluster auto --hosts 2 --min-hosts 1 --data-dir data$"):
+        train([[{"error": "signal"}, OTHER_LOST]], least=1, again=("--data-dir", "data"))
 
 
 @pytest.mark.parametrize(

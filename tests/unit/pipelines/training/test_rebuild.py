@@ -1,0 +1,28 @@
+"""What a resumed run says about its devices."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from pipelines.training import rebuild
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ((1, 1), (3, 3), "among 1 device and is now on 3 of 3 processes: results"),
+        ((2, 2), (1, 1), "among 2 devices of 2 processes and is now on 1: results"),
+        ((2, 2), (2, 2), ""),
+    ],
+)
+def test_other_devices_are_counted(monkeypatch, before, now, said):
+    monkeypatch.setattr(rebuild.devices, "used", lambda _: now[0])
+    monkeypatch.setattr(rebuild.devices, "processes", lambda: now[1])
+    console = Console(file=io.StringIO(), width=200)
+    record = SimpleNamespace(devices=before[0], starts=[SimpleNamespace(processes=before[1])])
+    options = SimpleNamespace(console=console, devices=None, exchange=None)
+    rebuild.say_other_devices(SimpleNamespace(record=record), None, options)
+    assert said in console.file.getvalue()
+    assert bool(console.file.getvalue()) == bool(said)

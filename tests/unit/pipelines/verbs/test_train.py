@@ -1,0 +1,50 @@
+"""The command that a stopped `highway train` names to resume."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipelines.core.errors import UserError
+from pipelines.core.run import resuming
+from pipelines.verbs import train
+from pipelines.verbs.train import parse_train
+
+EXECUTION = ("data_dir", "checkpoint_steps", "track", "gpus", "devices")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--data-dir", "my data"],
+        ["--checkpoint-steps", "7", "--track", "mlflow", "--gpus", "none", "--devices", "2"],
+        ["--gpus", "0"],
+    ],
+)
+def test_a_run_is_resumed_as_it_was_executed(monkeypatch, words):
+    def stop(config, path, **options):
+        given.append(resuming(path, options["again"]))
+        raise KeyboardInterrupt
+
+    given = []
+    monkeypatch.setattr(train, "train", stop)
+    for skipped in ("trackers.check", "environment.choose_gpu"):
+        monkeypatch.setattr(f"{train.__name__}.{skipped}", lambda _: None)
+    arguments = ["demo", "--run", "my runs/demo", *words]
+    with pytest.raises(KeyboardInterrupt):
+        train.main(arguments)
+    program, verb, *again = shlex.split(given[0])
+    assert (program, verb) == ("highway", "train")
+    resumed, started = parse_train(again), parse_train(arguments)
+    assert resumed.resume == Path("my runs/demo")
+    assert [getattr(resumed, name) for name in EXECUTION] == [getattr(started, name) for name in EXECUTION]
+    # Nothing that is the same without being said.
+    assert len(again) == 2 + len(words)
+
+
+def test_a_folder_in_use_is_resumed_with_the_same_data(tmp_path):
+    (tmp_path / "run").mkdir()
+    resume = f"--resume {tmp_path / 'run'} --data-dir data"
+    with pytest.raises(UserError, match=f"{resume}$"):
+        train.main(["demo", "--run", str(tmp_path / "run"), "--data-dir", "data"])
