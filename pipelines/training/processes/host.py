@@ -92,8 +92,11 @@ def act(task: HostTask) -> None:
     exchange = connect(hosts, devices) if hosts else None
     os.write(task.ready, CONNECTED)
     options: dict[str, Any] = {
-        "console": console, "devices": task.devices, "exchange": exchange, "again": task.again
-    }  # fmt: skip
+        "console": console,
+        "devices": task.devices,
+        "exchange": exchange,
+        "again": task.again,
+    }
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
     try:
         with renamed(task.folder, Url(task.url)) if task.url else nullcontext():
