@@ -1,4 +1,4 @@
-"""What a resumed run says about its devices."""
+"""Messages of a resumed run about its devices."""
 
 import io
 from types import SimpleNamespace
