@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ UNUSED = ("matplotlib", "pandas", "sklearn")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow imports it for a TensorFlow Lite converter.
 UNUSED_BY_TENSORFLOW = ("jax",)
+# Signals that end a command.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(devices: int = 1, console: Console | None = None) -> None:
@@ -43,7 +46,7 @@ def load(devices: int = 1, console: Console | None = None) -> None:
     on_tensorflow = os.environ.get("KERAS_BACKEND") == "tensorflow"
     memory.keep_freed()
     os.environ.setdefault(ONEDNN_VARIABLE, "1")
-    with _announced(console), hushed(), _uncollected():
+    with _announced(console), hushed(), _uncollected(), _uninterrupted():
         with _hidden((*UNUSED, *UNUSED_BY_TENSORFLOW) if on_tensorflow else UNUSED):
             import keras
         import tensorflow as tf
@@ -103,6 +106,19 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds signals back until the block ends.
+
+    Frameworks drop any error while they are imported, also one that a signal raises, or raise another in its place.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

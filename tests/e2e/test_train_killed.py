@@ -80,6 +80,8 @@ def wait_for_save(process, of):
 
 
 def stop(command, number, status):
+    # Of the first command; those that resume have none.
+    options = "" if command.run.exists() else " --checkpoint-steps 1"
     process = command.start()
     wait_for_save(process, command)
     process.send_signal(number)
@@ -87,7 +89,7 @@ def stop(command, number, status):
     output = command.log.read_text()
     assert f"{number.name}: finishes the step and saves; a second signal ends at once" in output
     assert re.search(rf"highway train: stopped by {number.name} after step \d+ of \d+, and saved", output)
-    assert output.endswith(f"Resume with: highway train --resume {command.run}\n")
+    assert output.endswith(f"Resume with: highway train --resume {command.run}{options}\n")
     assert "Traceback" not in output
 
 
@@ -112,7 +114,7 @@ def test_a_run_out_of_disk_space_and_then_stopped_ends_as_if_uninterrupted(whole
     assert process.wait() == 2
     output = small.log.read_text()
     assert re.search(r"the disk is full \(.*File too large.*\)\. Everything saved before is intact", output)
-    assert output.endswith(f"resume with: highway train --resume {stopped.run}\n")
+    assert output.endswith(f"resume with: highway train --resume {stopped.run} --checkpoint-steps 1\n")
     assert "Traceback" not in output
     assert not [path for path in stopped.run.rglob("*") if path.name.startswith(".") or path.name == NEWEST.name]
     stop(stopped, signal.SIGINT, 130)

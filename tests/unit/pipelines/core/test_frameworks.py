@@ -1,5 +1,6 @@
 import io
 import os
+import signal
 import subprocess
 import sys
 
@@ -27,6 +28,27 @@ def load(**environment):
     return subprocess.run(
         [sys.executable, "-c", LOAD], check=False, capture_output=True, text=True, env=os.environ | environment
     )
+
+
+@pytest.mark.parametrize("number", frameworks.SIGNALS)
+def test_a_signal_waits_until_the_frameworks_are_imported(number):
+    def stop(*_):
+        raise InterruptedError
+
+    imported = []
+
+    def load():
+        with frameworks._uninterrupted():
+            os.kill(os.getpid(), number)
+            imported.append("keras")
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(InterruptedError):
+            load()
+        assert imported
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize(
