@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -114,11 +115,20 @@ def _uninterrupted() -> Iterator[None]:
 
     Frameworks drop any error while they are imported, also one that a signal raises, or raise another in its place.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    if threading.current_thread() is not threading.main_thread():
+        # Signals do not interrupt other threads.
+        yield
+        return
+    came: list[int] = []
+    # Masks of threads would not do: Python runs handlers in this one, whichever gets the signal.
+    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in SIGNALS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for which in came:
+            signal.raise_signal(which)
 
 
 @contextmanager
