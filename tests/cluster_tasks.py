@@ -13,11 +13,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+from pipelines.core import signals
 from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import UserError
 from pipelines.core.guard import guarded
 from pipelines.inference.part_tasks import predict_part
-from pipelines.training import signals
 
 
 def place(text):

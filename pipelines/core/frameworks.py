@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from rich.console import Console
 
 from pipelines.core import environment
+from pipelines.core.signals import handled
 from serving import memory
 
 DEVICES_VARIABLE = "JAX_NUM_CPU_DEVICES"
@@ -24,8 +25,6 @@ UNUSED = ("matplotlib", "pandas", "sklearn")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow imports it for a TensorFlow Lite converter.
 UNUSED_BY_TENSORFLOW = ("jax",)
-# Signals that end a command.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(devices: int = 1, console: Console | None = None) -> None:
@@ -119,16 +118,14 @@ def _uninterrupted() -> Iterator[None]:
         # Signals do not interrupt other threads.
         yield
         return
-    came: list[int] = []
-    # Masks of threads would not do: Python runs handlers in this one, whichever gets the signal.
-    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in SIGNALS}
+    came: list[signal.Signals] = []
     try:
-        yield
+        # Masks of threads would not do: Python runs handlers in this one, whichever gets the signal.
+        with handled(came.append):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for which in came:
-            signal.raise_signal(which)
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextmanager

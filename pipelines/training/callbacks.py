@@ -14,11 +14,11 @@ import numpy as np
 from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run, resuming
+from pipelines.core.signals import StopRequest
 from pipelines.training import checkpoint, metrics_file
 from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
 from pipelines.training.probe import Probe
-from pipelines.training.signals import StopRequest
 from pipelines.training.tensorboard_log import TensorBoardLog
 
 CHECKPOINTS = "checkpoint"

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from highway_keras.callbacks import MeanGates
+from pipelines.core import signals
 from pipelines.core.console import say
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.files import replacing
@@ -18,7 +19,7 @@ from pipelines.data import batches, sources
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
-from pipelines.training import metrics_file, signals, trackers
+from pipelines.training import metrics_file, trackers
 from pipelines.training.callbacks import (
     CHECKPOINTS,
     STEPS_FILE,

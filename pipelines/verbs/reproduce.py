@@ -6,6 +6,7 @@ import tyro
 from rich.console import Console
 
 from pipelines import studies
+from pipelines.core import signals
 from pipelines.core.console import table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share
@@ -15,7 +16,6 @@ from pipelines.core.url import Location
 from pipelines.studies.run.reproduce import reproduce
 from pipelines.studies.run.study_plan import Schedule
 from pipelines.studies.run.training import Machines
-from pipelines.training import signals
 
 DESCRIPTION = """Runs a study: every arm with every seed, or with many settings; then writes tables and figures.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines import recipes
+from pipelines.core import signals
 from pipelines.core.config import Config, Space
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, NonNegative, Positive, Share
@@ -15,7 +16,6 @@ from pipelines.core.sync import check, synced
 from pipelines.core.url import Location
 from pipelines.data.roots import refuse_unknown
 from pipelines.recipes import named_recipe
-from pipelines.training import signals
 from pipelines.tuning import space
 from pipelines.tuning.search import Search, tune
 from pipelines.tuning.search_plan import Algorithm, planned

@@ -14,6 +14,7 @@ from itertools import islice
 
 from rich.console import Console
 
+from pipelines.core import signals
 from pipelines.core.cluster_executor import ClusterExecutor, Node
 from pipelines.core.config import Config
 from pipelines.core.console import say
@@ -24,7 +25,6 @@ from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
 from pipelines.core.run import BUSY, Record, resuming
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
-from pipelines.training import signals
 from pipelines.training.processes.host import HostTask, train_together
 
 SETTLE = 25.0

@@ -20,14 +20,13 @@ from typing import IO, Any, ClassVar, Literal
 
 from rich.console import Console
 
-from pipelines.core import environment, frameworks
+from pipelines.core import environment, frameworks, signals
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, UserError, disk_is_full
 from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
 from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
-from pipelines.training import signals
 from pipelines.training.processes.task import Task, perform
 from pipelines.training.train import resume, train
 

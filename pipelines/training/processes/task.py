@@ -15,9 +15,9 @@ from pipelines.core import frameworks
 from pipelines.core.executor import JobError
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
+from pipelines.core.signals import SIGNALS
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
-from pipelines.training.signals import SIGNALS
 
 AGAIN = 75
 """Exit status of a process that asks to be restarted, with fresh memory or with other work."""

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import frameworks
+from pipelines.core.signals import SIGNALS
 
 LOAD = """
 import gc, os, sys
@@ -31,7 +32,7 @@ def load(**environment):
     )
 
 
-@pytest.mark.parametrize("number", frameworks.SIGNALS)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_waits_until_the_frameworks_are_imported(number):
     def stop(*_):
         raise InterruptedError

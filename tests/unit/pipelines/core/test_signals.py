@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from pipelines.core.errors import StoppedError
-from pipelines.training.signals import SIGNALS, noted, raised
+from pipelines.core.signals import SIGNALS, noted, raised
 
 # Busy with something long that does not return to Python.
 PROGRAM = """
 import sys, time
 from rich.console import Console
-from pipelines.training.signals import noted
+from pipelines.core.signals import noted
 with noted(Console()):
     print("ready", flush=True)
     time.sleep(600)
@@ -28,7 +28,7 @@ SAVES = """
 import os, sys, time
 from pathlib import Path
 from rich.console import Console
-from pipelines.training.signals import noted
+from pipelines.core.signals import noted
 # The first terminal that the leader of a session opens becomes that of the session.
 os.open(sys.argv[2], os.O_RDWR)
 console = Console()
