@@ -16,6 +16,7 @@ from serving.endpoint.workers import supervise
 from serving.engine.crashes import Crashes
 from serving.engine.mirror import INTERVAL
 from serving.engine.processes import ChildProcesses, EndedError
+from serving.engine.readiness import Readiness
 from serving.keys import Keys, KeysError
 
 if TYPE_CHECKING:
@@ -59,12 +60,22 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
     grpc_address = _shown(reserved) if reserved else None
     also = f" and grpc://{grpc_address}" if grpc_address else ""
     say(f"serving {options.models} at http://{_shown(listening)}{also}")
-    work = partial(_serve, options, models=models, url=url, trust=trust, listening=listening, grpc_address=grpc_address)
+    readiness = Readiness()
+    work = partial(
+        _serve,
+        options,
+        models=models,
+        url=url,
+        trust=trust,
+        listening=listening,
+        grpc_address=grpc_address,
+        readiness=readiness,
+    )
     if options.workers == 1:
         work()
         return 0
     crashes = Crashes(options.workers)
-    return supervise(partial(work, crashes=crashes), options.workers, crashes)
+    return supervise(partial(work, crashes=crashes), options.workers, crashes, readiness)
 
 
 def check_models(models: Path, say: Callable[[str], object]) -> None:
@@ -144,6 +155,7 @@ def _serve(
     trust: tuple[bytes, ...],
     listening: socket.socket,
     grpc_address: str | None,
+    readiness: Readiness,
     crashes: Crashes | None = None,
 ) -> None:
     """Serves in this process until SIGTERM."""
@@ -171,6 +183,7 @@ def _serve(
         origins=options.origins or (),
         trust=trust,
         crashes=crashes,
+        readiness=readiness,
         bucket=url,
     )
     # HTTP and gRPC have as many each.

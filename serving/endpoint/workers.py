@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 
 from serving.engine.crashes import Crashes
+from serving.engine.readiness import Readiness
 
 # Minimum seconds between two starts of the same worker.
 PAUSE = 1.0
@@ -19,7 +20,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger(__name__)
 
 
-def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
+def supervise(work: Callable[[], object], count: int, crashes: Crashes, readiness: Readiness) -> int:
     """Runs a function in several processes and replaces those that end, until SIGTERM or SIGINT.
 
     The processes are forked, so this one should have no threads and no large imports yet. They end with this process,
@@ -29,18 +30,19 @@ def supervise(work: Callable[[], object], count: int, crashes: Crashes) -> int:
         work: ends gracefully on SIGTERM.
         count: number of processes.
         crashes: records what a crashed worker was predicting with.
+        readiness: passes each worker its number.
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
     """
     with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        return _WorkerSupervisor(work, crashes).run(count)
+        return _WorkerSupervisor(work, crashes, readiness).run(count)
 
 
 class _WorkerSupervisor:
-    def __init__(self, work: Callable[[], object], crashes: Crashes) -> None:
-        self._work, self._crashes = work, crashes
+    def __init__(self, work: Callable[[], object], crashes: Crashes, readiness: Readiness) -> None:
+        self._work, self._crashes, self._readiness = work, crashes, readiness
         # Number and start time of the worker, by process ID.
         self._started: dict[int, tuple[int, float]] = {}
         # Signals are read from a pipe. The workers read from another, which closes when this process is gone.
@@ -86,6 +88,7 @@ class _WorkerSupervisor:
             os.setpgid(0, 0)
             os.close(self._alive)
             self._crashes.enter(worker)
+            self._readiness.enter(worker)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
             threading.Thread(target=_end_with, args=(self._lifeline,), daemon=True).start()
             _run(self._work)

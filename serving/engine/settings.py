@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.engine.crashes import Crashes
+from serving.engine.readiness import Readiness
 from serving.image_files import PIXELS
 from serving.protocols.request import IMAGES
 
@@ -85,6 +86,8 @@ class Settings:
     """Other web sites whose pages may call the endpoint (CORS); "*" is all."""
     crashes: Crashes | None = None
     """Versions that crashed a worker process, which are not served again; None without a supervisor."""
+    readiness: Readiness = field(default_factory=Readiness)
+    """Whether other processes that share the port can answer already."""
     bucket: str | None = None
     """URL of the repository that `models` is a copy of (`serving.bucket`); None if it is not a copy."""
 

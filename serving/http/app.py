@@ -87,6 +87,7 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
             # every check: that would also freeze the cycles of requests in flight, with the bodies that they hold.
             gc.collect()
             gc.freeze()
+        settings.readiness.update(catalog.loading)
         if metrics.SHARED:
             metrics.publish(catalog)
 
@@ -95,8 +96,8 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         await backend.start()
         gc.collect()
         gc.freeze()
-        # Requests are answered while models load: for liveness, and for predictions of the models loaded so far.
         polling = catalog.start_polling(settings.poll, after_check)
+        await settings.readiness.wait(settings.closing)
         parts = EndpointParts(settings, catalog, predictor, access)
         async with other(parts) if other else nullcontext():
             yield
@@ -139,17 +140,20 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
     access = AccessControl(settings, keys, tracing)
-    whole: App = AccessLayer(dispatch, access, settings)
-    if settings.origins:
-        whole = CORSMiddleware(
-            whole,
-            allow_origins=settings.origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            # Headers that pages of other sites may read.
-            expose_headers=[HEADER, "retry-after", "traceparent", "x-request-id"],
-        )
-    return whole
+    return _with_cors(AccessLayer(dispatch, access, settings), settings.origins)
+
+
+def _with_cors(app: App, origins: tuple[str, ...]) -> App:
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        # Headers that pages of other sites may read.
+        expose_headers=[HEADER, "retry-after", "traceparent", "x-request-id"],
+    )
 
 
 def _backend(settings: Settings, executor: Executor) -> Backend:

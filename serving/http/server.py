@@ -41,7 +41,11 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Starts draining, or stops."""
-        if sig == signal.SIGTERM and self._seconds and not self._draining.is_set():
+        if not self.started:
+            # No connection has been accepted yet.
+            self._closing.set()
+            super().handle_exit(sig, frame)
+        elif sig == signal.SIGTERM and self._seconds and not self._draining.is_set():
             self._end = time.monotonic() + self._seconds
             self._draining.set()
         else:

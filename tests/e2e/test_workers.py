@@ -97,6 +97,20 @@ def test_two_workers_answer_as_one_endpoint_even_if_one_is_killed(models, tmp_pa
     assert list(folder.iterdir()) == []
 
 
+def test_a_worker_that_is_starting_refuses_nothing(models, tmp_path):
+    with Endpoint(models, tmp_path / "log", "--workers", "2") as endpoint:
+        # From the first answer on, whichever worker has loaded the model first.
+        statuses = {get(endpoint, "/predict/tiny", PIXELS)[0]}
+        while loads(endpoint, 1) < 2:
+            statuses.add(get(endpoint, "/predict/tiny", PIXELS)[0])
+        first = workers(endpoint)
+        os.kill(min(first), signal.SIGKILL)
+        eventually(lambda: not is_alive(min(first)), 60)
+        while loads(endpoint, 1) < 3:
+            statuses.add(get(endpoint, "/predict/tiny", PIXELS)[0])
+        assert statuses == {200}
+
+
 @pytest.mark.slow
 def test_workers_stop_while_they_are_starting(models, tmp_path):
     with Endpoint(models, tmp_path / "log", "--workers", "3") as endpoint:

@@ -22,6 +22,7 @@ WORKERS = """
 import os, signal, sys, time
 from serving.engine.crashes import Crashes, Watchdog
 from serving.endpoint.workers import supervise
+from serving.engine.readiness import Readiness
 
 crashes = Crashes(2)
 
@@ -40,7 +41,7 @@ def work():
         time.sleep(60)
     crashes.attribute("demo/1 a", Watchdog(0.2).limit("demo/1 a", globals()[sys.argv[1]]))(None)
 
-supervise(work, 2, crashes)
+supervise(work, 2, crashes, Readiness())
 """
 
 
