@@ -13,7 +13,6 @@ from highway_keras.analysis.scorer import ScoreSpec, scorer
 from highway_keras.analysis.scores import Scores, example_sums, output_mask
 from highway_keras.layers import Highway, HighwayStack
 from highway_keras.layers.equations import DERIVATIVES, partials
-from highway_keras.layers.highway_stack import UNSTACKED
 from highway_keras.layers.recording import call_name, layer_names
 
 
@@ -108,7 +107,7 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
     known = layer.activation in DERIVATIVES and layer.gate_activation in DERIVATIVES
     if (
         type(layer) is not Highway
-        or any(getattr(layer, name) != value for name, value in UNSTACKED.items())
+        or (layer.carry_gate, layer.batch_normalization, layer.dropout) != ("coupled", False, 0.0)
         or not known
     ):
         raise ValueError(

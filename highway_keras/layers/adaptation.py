@@ -27,6 +27,16 @@ class AdaptableHighway(BaseHighway):
         self.lora_alpha: Any = lora_alpha
         self.lora_enabled = False
 
+    @property
+    def trainable(self) -> bool:
+        """True if the layer is trained; kernels below a low-rank update never are."""
+        return bool(super().trainable)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        keras.layers.Layer.trainable.fset(self, value)
+        self._freeze_kernels()
+
     def build(self, input_shape: Shape) -> None:
         """Creates the weights, in int8 if the dtype policy says so."""
         if self.quantization_mode not in (None, "int8"):
@@ -130,7 +140,6 @@ class AdaptableHighway(BaseHighway):
         self._tracker.unlock()
         for name in self._kernel_names():
             kernel = getattr(self, f"_{name}")
-            kernel.trainable = False
             shape, layers = tuple(kernel.shape), tuple(kernel.shape[: self.stacked_axes])
             for factor, (size, initializer) in {
                 "a": ((*shape[:-1], rank), a_initializer),
@@ -141,6 +150,7 @@ class AdaptableHighway(BaseHighway):
         self._tracker.lock()
         self.lora_enabled, self.lora_rank = True, rank
         self.lora_alpha = rank if lora_alpha is None else lora_alpha
+        self._freeze_kernels()
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments in JSON-serializable form."""
@@ -149,6 +159,11 @@ class AdaptableHighway(BaseHighway):
 
     def _kernel_names(self) -> tuple[str, ...]:
         return ("kernel", "transform_kernel", "carry_kernel")[: 3 if self.carry_gate == "separate" else 2]
+
+    def _freeze_kernels(self) -> None:
+        if self.lora_enabled:
+            for name in self._kernel_names():
+                getattr(self, f"_{name}").trainable = False
 
     def _penalty(self, name: str) -> Any:
         return self.kernel_regularizer if name == "kernel" else self.transform_regularizer

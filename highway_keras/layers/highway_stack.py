@@ -17,7 +17,7 @@ from highway_keras.layers.lesion import Lesion, next_lesion
 from highway_keras.layers.recording import is_recording, is_recording_outputs, record
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
 
-UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0}
+UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0, "activity_regularizer": None}
 """Arguments of `Highway` that a stack lacks, with the values it implies."""
 UNUSED = ("normalization_epsilon", "normalization_momentum", "seed")
 """Arguments of `Highway` that have no effect at these values."""
@@ -47,8 +47,8 @@ class HighwayStack(AffineHighway):
         rematerialize: whether training saves the input of every √depth-th layer only and recomputes the layers between:
             memory grows with the square root of depth, at about a third more computation.
 
-    The other arguments are those of `Highway`; there is no separate carry gate, batch normalization or dropout.
-    `transform_bias="auto"` derives the bias from this layer's `depth`.
+    The other arguments are those of `Highway`; there is no separate carry gate, batch normalization, dropout or
+    activity regularizer. `transform_bias="auto"` derives the bias from this layer's `depth`.
 
     Input shape:
         Rank 2 or more, `(batch, ..., units)`; `units` must be defined.

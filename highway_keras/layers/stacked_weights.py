@@ -21,7 +21,7 @@ INDEPENDENT = (
 def stacked_initializer(initializer: Any, depth: int) -> Any:
     """Returns an initializer of stacked weights `[depth, ...]` with the per-layer distribution of `initializer`.
 
-    Keras itself would count `depth` as an axis of a convolution kernel, and scale by it.
+    Keras itself would count `depth` as an axis of a convolution kernel, or as the inputs of a bias, and scale by it.
 
     Args:
         initializer: a Keras initializer, or a function of shape and dtype.
@@ -36,14 +36,19 @@ def stacked_initializer(initializer: Any, depth: int) -> Any:
     """
     if isinstance(initializer, INDEPENDENT):
         return initializer
+    whole: Any = None
     if isinstance(initializer, initializers.VarianceScaling) and initializer.get_config().get("input_axes") is None:
-        # Keras divides by a fan that includes the depth.
-        return initializers.VarianceScaling(
+        # Keras divides by a fan that includes the depth, if the weights of a layer have two axes or more.
+        whole = initializers.VarianceScaling(
             initializer.scale * depth, initializer.mode, initializer.distribution, initializer.seed
         )
-    return lambda shape, dtype=None: ops.stack(
-        [_layer_initializer(initializer, layer)(shape[1:], dtype=dtype) for layer in range(depth)]
-    )
+
+    def stacked(shape: Any, dtype: Any = None) -> Any:
+        if whole is not None and len(shape) > 2:
+            return whole(shape, dtype=dtype)
+        return ops.stack([_layer_initializer(initializer, layer)(shape[1:], dtype=dtype) for layer in range(depth)])
+
+    return stacked
 
 
 class StackedRegularizer(regularizers.Regularizer):

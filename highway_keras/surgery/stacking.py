@@ -48,9 +48,9 @@ def stacked(model: keras.Model) -> keras.Model:
     """Copies a model, converting every sequence of equal `Highway` layers to a `HighwayStack`.
 
     A sequence is two or more layers, each the only reader of the one before it, with arguments that differ in names,
-    seeds and initial biases at most. Layers with a separate carry gate, batch normalization, dropout, int8 kernels,
-    LoRA or an activation with variables stay single, as do layers that are called more than once. Nested models are
-    converted too.
+    seeds and initial biases at most. Layers with a separate carry gate, batch normalization, dropout, an activity
+    regularizer, int8 kernels, LoRA or an activation with variables stay single, as do layers that are called more than
+    once. Nested models are converted too.
 
     Args:
         model: a functional or sequential model with weights.

@@ -143,7 +143,7 @@ def compiled(
     """
     if rate is None:
         rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
-    optimizer = optimizers.build(config.optimizer, rate)
+    optimizer = optimizers.build(config.optimizer, rate, net)
     loss, metrics = _objective(task, config.label_smoothing, net.output_shape[-1])
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"

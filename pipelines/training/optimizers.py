@@ -1,6 +1,7 @@
 """Optimizers and the moving average of the weights."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, assert_never
 
@@ -8,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from highway_keras import HighwayStack
 from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon, Optimizer
 
 # Decay of a gate's bias would open a gate that starts closed; the others are gains and offsets of batch normalization.
@@ -46,13 +48,14 @@ class KernelMuon(keras.optimizers.Muon):
     """Muon that also updates the kernels of convolutions and stacks, which Keras's own leaves to Adam.
 
     The kernel of a convolution is one matrix, from all inputs of a position to the filters, and that of a stack one
-    matrix per layer. Biases, gains and the classifier are Adam's. The step is scaled to the size of Adam's, so that
+    matrix per layer. Biases, gains and the last layer are Adam's. The step is scaled to the size of Adam's, so that
     both take the same learning rate.
 
     Args:
         learning_rate: number or schedule.
         momentum: Nesterov momentum of the kernels.
         weight_decay: decoupled weight decay of all variables that are not excluded; None for none.
+        matrices: paths of variables with three axes that are one matrix; others are one matrix for each first index.
         **kwargs: further arguments of `keras.optimizers.Muon`.
 
     Reference:
@@ -60,39 +63,59 @@ class KernelMuon(keras.optimizers.Muon):
     """
 
     def __init__(
-        self, learning_rate: Any = 0.002, *, momentum: float = 0.95, weight_decay: float | None = None, **kwargs: Any
+        self,
+        learning_rate: Any = 0.002,
+        *,
+        momentum: float = 0.95,
+        weight_decay: float | None = None,
+        matrices: Sequence[str] = (),
+        **kwargs: Any,
     ) -> None:
         # The biases of a stack are matrices too.
         by_adam = {"exclude_layers": ["bias", "logits"], "adam_weight_decay": weight_decay}
         super().__init__(learning_rate, momentum=momentum, weight_decay=weight_decay, **by_adam | kwargs)
+        self.matrices = list(matrices)
 
     def build(self, var_list: list[Any]) -> None:
         """Creates the variables of the optimizer; called by Keras."""
         super().build(var_list)
-        excluded = [any(word in variable.path for word in self.exclude_layers) for variable in var_list]
-        self.reshaped = [len(each.shape) > 2 and not out for each, out in zip(var_list, excluded, strict=True)]
+        excluded = [any(re.search(word, variable.path) for word in self.exclude_layers) for variable in var_list]
+        self.shapes = [
+            None if out or len(each.shape) < 3 else self._matrices_of(each)
+            for each, out in zip(var_list, excluded, strict=True)
+        ]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one variable; called by Keras."""
-        index, shape = self._get_variable_index(variable), tuple(variable.shape)
-        if not self.reshaped[index]:
+        index = self._get_variable_index(variable)
+        if (shape := self.shapes[index]) is None:
             super().update_step(gradient, variable, learning_rate)
             return
         momentum = self.momentums[index]
         self.assign(momentum, momentum * self.momentum + gradient)
         ahead = gradient + momentum * self.momentum
-        matrix = shape if len(shape) == 3 else (-1, shape[-1])
-        step = self.zeropower_via_newtonschulz5(ops.reshape(ahead, matrix), self.ns_steps)
+        step = self.zeropower_via_newtonschulz5(ops.reshape(ahead, shape), self.ns_steps)
         scale = self.rms_rate * max(step.shape[-2:]) ** 0.5
-        self.assign_sub(variable, ops.reshape(step, shape) * ops.cast(learning_rate, variable.dtype) * scale)
+        step = ops.reshape(step, variable.shape)
+        self.assign_sub(variable, step * ops.cast(learning_rate, variable.dtype) * scale)
+
+    def _matrices_of(self, kernel: Any) -> tuple[int, ...]:
+        """Returns the shape of a kernel as one matrix, or as one for each layer of a stack."""
+        shape = tuple(kernel.shape)
+        return shape if len(shape) == 3 and kernel.path not in self.matrices else (-1, shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the optimizer."""
+        return {**super().get_config(), "matrices": self.matrices}
 
 
-def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer:
+def build(settings: Optimizer, learning_rate: Any, net: keras.Model | None = None) -> keras.optimizers.Optimizer:
     """Builds the Keras optimizer of a configuration.
 
     Args:
         settings: the optimizer and its hyperparameters.
         learning_rate: number or schedule, from `schedules.rate`.
+        net: the net that it trains, whose last layer and convolutions Muon distinguishes.
 
     Returns:
         The optimizer, not built yet. With `settings.ema` it keeps a moving average of the weights.
@@ -102,12 +125,34 @@ def build(settings: Optimizer, learning_rate: Any) -> keras.optimizers.Optimizer
         shared |= {"use_ema": True, "ema_momentum": settings.ema}
     # Keras multiplies by a decay of 0; None leaves the weights alone.
     decay = getattr(settings, "weight_decay", 0.0) or None
-    optimizer = _optimizer(settings, learning_rate, shared | {"weight_decay": decay})
+    optimizer = _optimizer(settings, learning_rate, shared | {"weight_decay": decay}, net)
     optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
     return optimizer
 
 
-def _optimizer(settings: Optimizer, learning_rate: Any, shared: dict[str, Any]) -> keras.optimizers.Optimizer:
+def _kinds_of_kernels(net: keras.Model) -> dict[str, Any]:
+    """Returns the arguments of `KernelMuon` that depend on the net."""
+    layers = [layer for layer in _layers(net) if layer.trainable_weights]
+    last = [f"^{re.escape(weight.path)}$" for weight in layers[-1].trainable_weights] if layers else []
+    kernels = [
+        weight.path
+        for layer in layers
+        if not isinstance(layer, HighwayStack)
+        for weight in layer.trainable_weights
+        if len(weight.shape) == 3
+    ]
+    return {"exclude_layers": ["bias", *last], "matrices": kernels}
+
+
+def _layers(net: keras.Model) -> Iterator[keras.Layer]:
+    """Yields the layers of a net, those of models in it one by one."""
+    for layer in net.layers:
+        yield from _layers(layer) if isinstance(layer, keras.Model) else (layer,)
+
+
+def _optimizer(
+    settings: Optimizer, learning_rate: Any, shared: dict[str, Any], net: keras.Model | None
+) -> keras.optimizers.Optimizer:
     match settings:
         case SGD(momentum=momentum):
             return BiasRateSGD(
@@ -124,7 +169,7 @@ def _optimizer(settings: Optimizer, learning_rate: Any, shared: dict[str, Any]) 
         case Lion():
             return keras.optimizers.Lion(learning_rate, settings.beta_1, settings.beta_2, **shared)
         case Muon(momentum=momentum):
-            return KernelMuon(learning_rate, momentum=momentum, **shared)
+            return KernelMuon(learning_rate, momentum=momentum, **shared, **(_kinds_of_kernels(net) if net else {}))
         case _:
             assert_never(settings)
 

@@ -88,6 +88,15 @@ def test_other_layers_are_rejected(layer):
         jacobian(layer, np.zeros((1, 3)))
 
 
+def test_a_penalty_on_the_outputs_does_not_change_the_jacobian():
+    x = np.ones((1, 3), "float32")
+    layers = [Highway(), Highway(activity_regularizer="l2")]
+    for layer in layers:
+        layer.build((None, 3))
+    layers[1].set_weights(layers[0].get_weights())
+    np.testing.assert_array_equal(*(jacobian(layer, x).rest for layer in layers))
+
+
 def test_gradient_norms_include_plain_layers():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="plain", kernel_initializer="zeros")])
     x, y = examples("dense", 5)

@@ -124,6 +124,18 @@ def test_a_low_rank_update_starts_at_zero_and_trains_alone(kind):
         np.testing.assert_array_equal(array(kernel), before)
 
 
+@kinds
+def test_frozen_kernels_stay_frozen_when_the_layer_is_trainable_again(kind):
+    layer, _ = built(kind)
+    layer.trainable = False
+    layer.enable_lora(2)
+    assert not layer.trainable_weights
+    layer.trainable = True
+    names = {weight.name for weight in layer.trainable_weights}
+    assert names
+    assert all("bias" in name or name.startswith("lora_") for name in names)
+
+
 @slow_on_jax
 @pytest.mark.parametrize("quantized", [False, True])
 def test_low_rank_updates_train_in_fit_and_save(quantized, tmp_path):

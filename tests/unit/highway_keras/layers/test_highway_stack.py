@@ -39,7 +39,8 @@ def test_an_invalid_depth_is_rejected(depth):
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"), [("carry_gate", "separate"), ("batch_normalization", True), ("dropout", 0.1)]
+    ("argument", "value"),
+    [("carry_gate", "separate"), ("batch_normalization", True), ("dropout", 0.1), ("activity_regularizer", "l2")],
 )
 def test_unsupported_arguments_are_rejected(argument, value):
     with pytest.raises(ValueError, match=f"A stack has no `{argument}`.* Received: {argument}={value!r}"):

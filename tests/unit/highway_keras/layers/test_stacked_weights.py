@@ -40,6 +40,17 @@ def test_each_layer_is_initialized_like_a_single_layer(name):
     assert len(np.intersect1d(of_block, of_gate)) < 0.01 * of_block.size
 
 
+@slow_on_jax
+@pytest.mark.parametrize("name", ["he_normal", "glorot_uniform", "lecun_uniform"])
+def test_the_biases_of_each_layer_are_initialized_like_those_of_a_single_layer(name):
+    keras.utils.set_random_seed(0)
+    stack = HighwayStack(DEPTH, bias_initializer=name, transform_bias=keras.initializers.get(name))
+    stack.build((None, UNITS))
+    for biases in (array(stack.bias), array(stack.transform_bias)):
+        np.testing.assert_allclose(biases.std(), STD[name], rtol=0.1)
+        assert len(np.unique(biases)) == biases.size
+
+
 def test_limits_of_uniform_and_truncated_draws_are_those_of_a_single_layer():
     uniform, normal = kernels(kernel_initializer="glorot_uniform", transform_initializer="he_normal")
     limit = np.sqrt(6 / (2 * UNITS))

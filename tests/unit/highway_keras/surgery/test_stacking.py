@@ -75,7 +75,13 @@ def test_models_with_inputs_of_any_rank_are_converted(shape):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"carry_gate": "separate"}, {"batch_normalization": True}, {"dropout": 0.1, "seed": 1}]
+    "arguments",
+    [
+        {"carry_gate": "separate"},
+        {"batch_normalization": True},
+        {"dropout": 0.1, "seed": 1},
+        {"activity_regularizer": "l2"},
+    ],
 )
 def test_layers_with_unsupported_options_are_not_converted(arguments):
     model = functional(highway("a", **arguments), highway("b", **arguments), highway("c"), highway("d"))

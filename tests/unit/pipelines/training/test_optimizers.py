@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 
+from highway_keras import HighwayStack, from_preset
 from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon
 from pipelines.training import optimizers
 
@@ -161,6 +162,52 @@ def test_muon_leaves_biases_and_the_classifier_to_adam():
     for step, gradient in list(zip(steps, gradients, strict=True))[1:]:
         np.testing.assert_allclose(step, -RATE * np.sign(gradient), rtol=1e-3)
     assert not np.allclose(np.abs(steps[0]), RATE, rtol=0.1)
+
+
+def steps_of_muon(net):
+    """Returns the step of each variable and its gradient, by layer and name."""
+    optimizer, variables = optimizers.build(Muon(), RATE, net), net.trainable_variables
+    before = [variable.numpy() for variable in variables]
+    gradients = [GENERATOR.normal(size=variable.shape).astype("float32") for variable in variables]
+    optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in gradients], variables)
+    steps = [variable.numpy() - old for variable, old in zip(variables, before, strict=True)]
+    names = ["/".join(variable.path.split("/")[-2:]) for variable in variables]
+    return dict(zip(names, zip(steps, gradients, strict=True), strict=True))
+
+
+def is_orthogonal(step):
+    """Returns whether the step of a matrix, or of several, is Muon's: with singular values near each other."""
+    values = np.linalg.svd(step, compute_uv=False)
+    return bool(np.all(values.max(-1) < 2.5 * values.min(-1)))
+
+
+def test_muon_leaves_the_last_layer_to_adam_whatever_its_name():
+    keras.utils.set_random_seed(0)
+    inner = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4, name="a"), keras.layers.Dense(3, name="a_1")])
+    net = keras.Sequential([keras.Input((6,)), inner, keras.layers.Softmax()])
+    steps = steps_of_muon(net)
+    assert is_orthogonal(steps["a/kernel"][0])
+    for path in ("a/bias", "a_1/kernel", "a_1/bias"):
+        step, gradient = steps[path]
+        np.testing.assert_allclose(step, -RATE * np.sign(gradient), rtol=1e-3)
+
+
+def test_muon_takes_the_kernel_of_a_convolution_along_one_axis_for_one_matrix():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((9, 4))
+    hidden = HighwayStack(3, name="stack")(keras.layers.Conv1D(4, 5, name="conv")(inputs))
+    steps = steps_of_muon(keras.Model(inputs, keras.layers.Dense(2)(hidden)))
+    convolution = steps["conv/kernel"][0]
+    assert is_orthogonal(convolution.reshape(20, 4))
+    assert not is_orthogonal(convolution)
+    # One matrix for each layer.
+    assert is_orthogonal(steps["stack/kernel"][0])
+
+
+@pytest.mark.parametrize("name", ["mnist_dense_10", "mnist_conv_16", "cifar10_modern", "fitnet_a", "factor"])
+def test_the_last_layer_of_presets_is_the_one_named_logits(name):
+    found = optimizers.build(Muon(), RATE, from_preset(name)).exclude_layers
+    assert found == ["bias", "^logits/kernel$", "^logits/bias$"]
 
 
 @pytest.mark.parametrize("settings", [Lion(), Muon(weight_decay=0.1)], ids=lambda s: s.name)
