@@ -52,6 +52,9 @@ class Encoding:
     """Index of each category in its column, float32 [c]."""
     target: np.ndarray
     """Mean and standard deviation of the targets of a regression, float64 [2]; empty for classes."""
+    varying: np.ndarray
+    """1 for each input that differs between training rows, float32 [inputs]. 0 for the others, which a net always gets
+    as 0: it cannot learn their weights, so other rows would bring random ones into play."""
 
 
 @dataclass(frozen=True)
@@ -199,8 +202,11 @@ def load(path: Path) -> Fitted:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             settings = Preprocess.model_validate(json.loads(str(stored["settings"])))
             mean = stored.get("mean")
-            names = Encoding.__dataclass_fields__ if f"{TABLE}numbers" in stored else ()
-            encoding = Encoding(**{name: stored[f"{TABLE}{name}"] for name in names}) if names else None
+            encoding = None
+            if f"{TABLE}numbers" in stored:
+                # In files of earlier versions, all inputs count.
+                arrays = {f"{TABLE}varying": np.ones((), np.float32), **stored}
+                encoding = Encoding(**{name: arrays[f"{TABLE}{name}"] for name in Encoding.__dataclass_fields__})
     except FileNotFoundError:
         raise UserError(f"{path} is missing. Expected a complete run directory.") from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, ValidationError) as error:
@@ -213,30 +219,44 @@ def load(path: Path) -> Fitted:
 def _encoding(rows: np.ndarray, columns: Sequence[TableColumn], labels: np.ndarray | None) -> Encoding:
     """Fits the encoding of a table; targets are floating-point numbers, classes are integers."""
     numbers = np.array([place for place, column in enumerate(columns) if column.categories is None], np.int64)
-    means, deviations = _moments(rows[:, numbers])
+    missing = np.array([place for place, column in enumerate(columns) if column.missing], np.int64)
     places = [(place, index) for place, column in enumerate(columns) for index in range(len(column.categories or ()))]
+    means, deviations = _moments(rows[:, numbers])
+    varying = [
+        deviations > 0,
+        *[_varying(np.isnan(rows[:, place]), [True]) for place in missing],
+        *[_varying(rows[:, place], range(len(one.categories))) for place, one in enumerate(columns) if one.categories],
+    ]
     target = np.zeros(0)
     if labels is not None and labels.dtype.kind == "f":
-        target = np.concatenate(_moments(labels))
+        mean, deviation = _moments(labels)
+        target = np.concatenate([mean, np.where(deviation > 0, deviation, 1)])
     return Encoding(
         numbers=numbers,
         means=means.astype(np.float32),
-        deviations=deviations.astype(np.float32),
-        missing=np.array([place for place, column in enumerate(columns) if column.missing], np.int64),
+        deviations=np.where(deviations > 0, deviations, 1).astype(np.float32),
+        missing=missing,
         owners=np.array([place for place, _ in places], np.int64),
         categories=np.array([index for _, index in places], np.float32),
         target=target,
+        varying=np.concatenate(varying).astype(np.float32),
     )
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean and standard deviation of the known values of each column, float64; 1 if they do not differ."""
+    """Returns mean and standard deviation of the known values of each column, float64; 0 if they do not differ."""
     known = ~np.isnan(values)
     count = np.maximum(known.sum(axis=0), 1)
     exact = np.where(known, values.astype(np.float64), 0)
     means = exact.sum(axis=0) / count
     deviations = np.sqrt(np.where(known, np.square(exact - means), 0).sum(axis=0) / count)
-    return means, np.where(deviations > np.maximum(SAME * np.abs(means), np.finfo(np.float32).tiny), deviations, 1)
+    return means, np.where(deviations > np.maximum(SAME * np.abs(means), np.finfo(np.float32).tiny), deviations, 0)
+
+
+def _varying(values: np.ndarray, sought: Sequence[float]) -> np.ndarray:
+    """Returns which of the sought values some of the values have, but not all of them, bool."""
+    found, counts = np.unique(values, return_counts=True)
+    return np.isin(np.array(sought), found[counts < len(values)])
 
 
 def _encoded(encoding: Encoding, rows: tf.Tensor) -> tf.Tensor:
@@ -251,7 +271,7 @@ def _encoded(encoding: Encoding, rows: tf.Tensor) -> tf.Tensor:
         # ONNX would take -1 for the last category in a one-hot encoding.
         chosen = tf.equal(tf.gather(rows, encoding.owners, axis=1), encoding.categories)
         parts.append(tf.cast(chosen, tf.float32))
-    return tf.concat(parts, axis=1)
+    return tf.concat(parts, axis=1) * encoding.varying
 
 
 def _chunks(images: np.ndarray | Iterable[np.ndarray]) -> Iterator[np.ndarray]:

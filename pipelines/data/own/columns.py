@@ -86,6 +86,11 @@ def is_missing(found: np.ndarray) -> np.ndarray:
     return np.isnan(found)
 
 
+def is_constant(found: np.ndarray) -> bool:
+    """Returns whether all of the `values` are the same, or all are missing."""
+    return bool(is_missing(found).all() or (found == found[0]).all())
+
+
 def useless(found: np.ndarray, known: np.ndarray) -> str:
     """Returns why a column does not help to predict anything, as the rest of a sentence; nothing if it may.
 

@@ -330,7 +330,10 @@ def _refuse(labels: Sequence[str], truth: np.ndarray, answers: np.ndarray, train
 def _notes(
     kept: Mapping[str, np.ndarray], target: str, labels: Sequence[str], truth: np.ndarray, splits: Sequence[Split]
 ) -> Iterator[str]:
+    train = np.array(splits) == "train"
     for name, values in kept.items():
+        if columns.is_constant(values[train]):
+            yield f"{name} is the same in every training row, so predictions ignore it."
         count = len({*values.tolist()} - {None})
         if values.dtype == object and count > CATEGORIES:
             yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -218,3 +220,40 @@ def test_the_encoding_of_a_table_survives_a_round_trip_through_a_file(tmp_path):
     again = load(tmp_path / "preprocess.npz")
     np.testing.assert_array_equal(apply(again, tf.constant(rows)), apply(fitted, tf.constant(rows)))
     assert in_units(again, 1.5) == in_units(fitted, 1.5)
+
+
+def test_inputs_that_are_constant_in_the_training_rows_are_always_0(tmp_path):
+    columns = [
+        TableColumn(name="sparse"),
+        TableColumn(name="size"),
+        # Subsets of the training rows may lack gaps and categories that others have.
+        TableColumn(name="gap", missing=True),
+        TableColumn(name="empty", missing=True),
+        TableColumn(name="city", categories=("Oslo", "Rome")),
+    ]
+    training = np.array([[0, 4, 7, np.nan, 0], [0, 6, 7, np.nan, 0]], "f4")
+    rows = np.array([[3, 8, np.nan, 5, 1], [np.nan, 5, 1e30, np.nan, -1]], "f4")
+    fitted = fit(Preprocess(scale=1.0), training, columns)
+    save(fitted, tmp_path / "preprocess.npz")
+    # Four numbers, two indicators of missing ones, two categories.
+    expected = [[0, 3, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]]
+    signature = [tf.TensorSpec([None, 5])]
+    for one in (fitted, load(tmp_path / "preprocess.npz")):
+        traced = tf.function(partial(apply, one), input_signature=signature)
+        assert apply(one, tf.constant(rows)).numpy().tolist() == traced(rows).numpy().tolist() == expected
+        assert apply(one, tf.constant(training)).numpy()[:, 1].tolist() == [-1, 1]
+
+
+def test_an_earlier_file_computes_what_it_did(tmp_path):
+    path = tmp_path / "preprocess.npz"
+    columns = [TableColumn(name="sparse"), TableColumn(name="size")]
+    save(fit(Preprocess(scale=1.0), np.array([[0, 4], [0, 6]], "f4"), columns), path)
+    with np.load(path) as stored:
+        np.savez(path, **{name: array for name, array in stored.items() if name != "table_varying"})
+    assert apply(load(path), tf.constant([[3.0, 8.0]])).numpy().tolist() == [[3, 3]]
+
+
+def test_a_target_that_is_constant_in_the_training_rows_keeps_its_unit():
+    fitted = fit(Preprocess(scale=1.0), table(9), COLUMNS, np.full((9, 1), 5.0, "f4"))
+    assert standardized(fitted, tf.constant([[7.0]])).numpy().tolist() == [[2]]
+    assert in_units(fitted, 2.0) == 7

@@ -130,6 +130,25 @@ def test_categories_are_those_of_the_training_rows(written):
     assert found.splits == split
 
 
+def test_columns_that_are_constant_in_the_training_rows_alone_are_named(written):
+    found = rows.read(
+        written(
+            with_x(
+                split=["train"] * 40 + ["test"] * 20,
+                flag=[0] * 40 + [1] * 20,
+                city=["a"] * 40 + ["b"] * 20,
+                new=[None] * 40 + numbers(20),
+                rare=[None] * 39 + [1] * 21,
+                y=numbers(),
+            )
+        )
+    )
+    assert [one.name for one in found.columns] == ["x", "flag", "city", "new", "rare"]
+    said = "is the same in every training row, so predictions ignore it."
+    named = [f"{name} {said}" for name in ("flag", "city", "new")]
+    assert [note for note in found.notes if "training row" in note] == named
+
+
 def test_rows_without_a_target_are_left_out(written):
     found = rows.read(written(with_x(y=[None, "a", "b"] * 20)))
     assert len(found.truth) == len(found.features) == len(found.splits) == 40
