@@ -43,8 +43,9 @@ def evaluate(
         data_dir: folder of prepared data; None for the TFDS default.
         mirror: whether to measure the accuracy of logits averaged over each image and its mirror image too; for one
             class an image.
-        data: other data of the same classes, by TFDS name or path: their test split, or all if there is none. None
-            evaluates the run's own test split, and writes report.md too. All rows of a table are used.
+        data: other data of the same classes, by TFDS name or path: their test split; without one, all of the user's own
+            images, or the training split of a prepared data set. None evaluates the run's own test split, and writes
+            report.md too. All rows of a table are used.
         console: where to print progress; None prints that of preparing other data to standard error.
 
     Returns:

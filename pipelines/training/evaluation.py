@@ -40,7 +40,7 @@ class Evaluation(Frozen):
     data: str
     """Name and version of the data."""
     split: str = "test"
-    """The test split; for other data than those of training, "all" if they have no splits."""
+    """The test split; for other data than those of training, "all" if they have no test split."""
     count: int
     """Number of examples."""
     correct: int

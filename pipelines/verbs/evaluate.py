@@ -28,8 +28,8 @@ class Arguments(Frozen):
     """Weights after the last step, or of the best epoch on validation."""
     data: str | None = None
     """Other data of the same classes, in place of those of training: a TFDS name, or a path or URL as for `highway
-    train`. All examples are used if there is no test split, and all rows of a table, which must have the same
-    columns."""
+    train`. Without a test split, all images of a folder or file are used, or the training split of a data set; of a
+    table, which must have the same columns, all rows."""
     mirror: bool = False
     """Also measure the accuracy of logits averaged over each image and its mirror image (test-time augmentation)."""
     data_dir: Path | None = None

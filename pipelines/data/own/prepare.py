@@ -162,7 +162,9 @@ def prepare(own: OwnData, shape: tuple[int, ...], console: Console, kind: Conver
 
 
 def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config: Config, console: Console) -> Path:
-    """Returns the user's own data in the form that a trained net takes; all images without a split belong to "train".
+    """Returns the user's own data in the form that a trained net takes.
+
+    If there is no test split, all images belong to "train".
 
     Args:
         shape: height, width and channels of the net's input.
@@ -180,7 +182,7 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config:
     own = read(data, config.group, console, config.label_separator)
     for damage in own.found.damaged:
         say(console, f"left out: {damage}")
-    if all(image.item.split is None for image in own.found.images):
+    if all(image.item.split != "test" for image in own.found.images):
         own = replace(own, splits=["train"] * len(own.splits))
     return prepare(own, shape, console, kind)
 

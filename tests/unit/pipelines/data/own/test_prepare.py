@@ -15,7 +15,7 @@ from pipelines.core.errors import UserError
 from pipelines.data import sources
 from pipelines.data.images import conversion
 from pipelines.data.own import arrow
-from pipelines.data.own.prepare import SOURCE, is_own, prepare, read, resolved
+from pipelines.data.own.prepare import SOURCE, is_own, prepare, prepare_for, read, resolved
 from pipelines.data.roots import INFO
 from serving import image_files
 from tests import houses, shapes
@@ -59,6 +59,22 @@ def test_prepared_images_are_what_the_endpoint_shows_the_net(tmp_path, console, 
     said = console.file.getvalue()
     assert "shapes: " in said
     assert "images of 3 classes, prepared as 16 x 24 x 3" in said
+
+
+@pytest.mark.parametrize(
+    ("splits", "counts"),
+    [
+        (["train", "val"], {"train": 12, "validation": 0, "test": 0}),
+        (["val"], {"train": 6, "validation": 0, "test": 0}),
+        (["train", "val", "test"], {"train": 6, "validation": 6, "test": 6}),
+    ],
+    ids=lambda found: "-".join(found) if isinstance(found, list) else "",
+)
+def test_images_for_a_trained_net_are_one_split_unless_there_is_a_test_split(tmp_path, console, splits, counts):
+    for number, split in enumerate(splits):
+        shapes.write(tmp_path / "newer" / split, 2, start=2 * number)
+    prepared = prepare_for((8, 8, 3), "natural", str(tmp_path / "newer"), config("shapes"), console)
+    assert sources.describe(str(prepared)).counts == counts
 
 
 def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, console):
