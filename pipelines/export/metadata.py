@@ -119,8 +119,14 @@ def taken(data: DataRecord) -> Input | RowInput:
     return RowInput(shape=(None, *data.shape), columns=columns or numbers)
 
 
-def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
+def test_result(run: Run, weights: Weights, *, calibrated: bool) -> dict[str, Any] | None:
     """Reads the result on the test split, without the results per class; None if these weights were not evaluated.
+
+    Args:
+        run: the run.
+        weights: which of its weights.
+        calibrated: whether the logits are divided by a temperature. Loss and calibration error, which are those of
+            other probabilities, are left out then.
 
     Raises:
         UserError: the file is damaged.
@@ -128,7 +134,8 @@ def test_result(run: Run, weights: Weights) -> dict[str, Any] | None:
     found: AnyEvaluation | None = evaluation.of_run(run)
     if found is None or found.weights != weights:
         return None
-    return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})
+    left_out = {"weights", "classes", "confusion", "mirrored", *(("loss", "calibration_error") if calibrated else ())}
+    return found.model_dump(mode="json", exclude=left_out)
 
 
 def _training(run: Run, test: dict[str, Any] | None) -> TrainingRecord:

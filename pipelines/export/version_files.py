@@ -88,7 +88,7 @@ def checked_job(
             f"the examples of '{run.config.data}' are {images.shape[1:]}, but {run.path} was trained on examples of "
             f"{data.shape}. Name the folder of the right data with --data-dir."
         )
-    test = metadata.test_result(run, weights)
+    test = metadata.test_result(run, weights, calibrated=calibrate)
     if len(data.shape) > 1:
         kind = kind or conversion.kind_of(data.name, run.config.image_fit)
     temperature = _temperature(run, trained, *_examples(run, data_dir, split, CALIBRATION)) if calibrate else None

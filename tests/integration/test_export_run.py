@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from pipelines.core.config import Preprocess
-from pipelines.core.run import open_run
+from pipelines.core.run import load_model, open_run
 from pipelines.data import sources
 from pipelines.export import forms, int8, onnx_model, parity
 from pipelines.export.form import Form, OpenedForm
+from pipelines.export.version_files import checked_job
 from pipelines.training.evaluation import measure
 from pipelines.verbs.cli import main
 from serving.manifest import read
@@ -112,6 +113,23 @@ def test_a_run_becomes_a_complete_version(home, data_dir, capsys):
     # An existing version is signed by verifying it.
     assert main(["export", str(folder), "--verify", "--sign", "signing.pem"]) == 0
     assert open_model(folder, trusted=trusted).folder == folder
+
+
+def test_a_calibrated_version_records_no_figures_of_other_probabilities(tiny_run, data_dir):
+    found = [
+        checked_job(
+            tiny_run,
+            "final",
+            load_model(tiny_run),
+            kind=None,
+            gates=False,
+            calibrate=calibrate,
+            data_dir=data_dir,
+        ).test
+        for calibrate in (False, True)
+    ]
+    assert found[0].keys() - found[1].keys() == {"loss", "calibration_error"}
+    assert found[0].items() >= found[1].items()
 
 
 def test_an_unusable_key_is_reported_before_anything_is_written(tiny_run, home, data_dir, capsys):
