@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from highway_keras.callbacks import MeanGates
 from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run, resuming
@@ -161,6 +162,15 @@ class ValidateAveraged(keras.callbacks.Callback):
     def on_test_end(self, _logs: Any = None) -> None:
         """Keras's hook."""
         self.average.close()
+
+
+class AveragedGates(MeanGates):
+    """Logs the mean gates of the moving average of the weights; without one, those of the weights."""
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras's hook."""
+        with averaged(self.model):
+            super().on_epoch_end(epoch, logs)
 
 
 class ResetWatchdog(keras.callbacks.Callback):

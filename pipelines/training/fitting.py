@@ -9,7 +9,6 @@ import keras
 import numpy as np
 from rich.console import Console
 
-from highway_keras.callbacks import MeanGates
 from pipelines.core import signals
 from pipelines.core.console import say
 from pipelines.core.errors import StoppedError, UserError
@@ -23,6 +22,7 @@ from pipelines.training import metrics_file, trackers
 from pipelines.training.callbacks import (
     CHECKPOINTS,
     STEPS_FILE,
+    AveragedGates,
     DivergedError,
     ProbeCallback,
     SaveRun,
@@ -223,7 +223,7 @@ def _measuring(training: Training, examples: Examples | Stream) -> list[keras.ca
     run, options, progress = training.run, training.options, training.state.progress
     classes = len(run.record.data.labels)
     shown = batches.evaluation(examples, training.fitted, batch_size=GATE_EXAMPLES, classes=classes)
-    gates = MeanGates(next(iter(shown))[0].numpy())
+    gates = AveragedGates(next(iter(shown))[0].numpy())
     if not progress.step:
         run.update(gates=_initial_gates(gates, training.model))
     if not options.probe:
@@ -236,7 +236,7 @@ def _values(model: keras.Model) -> list[np.ndarray]:
     return [np.array(variable.numpy()) for variable in model.trainable_variables]
 
 
-def _initial_gates(gates: MeanGates, model: keras.Model) -> dict[str, float]:
+def _initial_gates(gates: AveragedGates, model: keras.Model) -> dict[str, float]:
     logs: dict[str, float] = {}
     gates.set_model(model)
     gates.on_train_begin()

@@ -176,7 +176,7 @@ def _optimizer(
 
 @contextmanager
 def averaged(model: keras.Model) -> Iterator[None]:
-    """Replaces the weights with their moving average until the block ends; does nothing if there is none.
+    """Replaces the weights with their moving average until the block ends; does nothing if there is none yet.
 
     Keras's `SwapEMAWeights` swaps by adding and subtracting, whose rounding would let validation change training. This
     one copies.
@@ -184,7 +184,9 @@ def averaged(model: keras.Model) -> Iterator[None]:
     Args:
         model: a compiled model.
     """
-    if not getattr(getattr(model.optimizer, "inner_optimizer", model.optimizer), "use_ema", False):
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    # Before the first step, Keras's average is 0.
+    if not getattr(optimizer, "use_ema", False) or not optimizer.iterations.numpy():
         yield
         return
     weights = [np.array(variable.numpy()) for variable in model.trainable_variables]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from highway_keras import mean_gates
 from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
@@ -167,6 +168,10 @@ def test_the_final_net_has_the_moving_average_of_the_weights(undrawn, toy, plain
     logits = runs.load_model(mean).predict((examples.images / 255).astype("float32"), verbose=0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(examples.labels, logits)
     assert float(loss) == pytest.approx(rows[-1]["val_loss"], rel=1e-5)
+    gates = mean_gates(runs.load_model(mean), (examples.images / 255).astype("float32"))
+    assert {name: rows[-1][f"gate/{name}"] for name in gates} == pytest.approx(gates, rel=1e-4)
+    # Before the first step, there is no average.
+    assert mean.record.gates == pytest.approx(plain.record.gates)
     with (
         np.load(plain.path / "checkpoint" / "state.npz") as one,
         np.load(mean.path / "checkpoint" / "state.npz") as two,

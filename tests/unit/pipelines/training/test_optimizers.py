@@ -108,9 +108,11 @@ def test_the_mean_of_the_weights_is_swapped_in_and_out_exactly(scaled):
         np.testing.assert_array_equal(weight, expected)
 
 
-def test_without_a_mean_nothing_is_swapped():
+@pytest.mark.parametrize("ema", [None, 0.5])
+def test_without_a_mean_or_before_the_first_step_nothing_is_swapped(ema):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    model.compile(optimizers.build(SGD(), RATE), "mse")
+    model.compile(optimizers.build(SGD(ema=ema), RATE), "mse")
+    model.optimizer.build(model.trainable_variables)
     before = model.get_weights()
     with optimizers.averaged(model):
         for weight, expected in zip(model.get_weights(), before, strict=True):
