@@ -137,7 +137,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     if result:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
         r2 = f"R² **{result.shown_r2()}**"
-        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4f}"))
+        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4g}"))
     # Targets of a table are standardized in training.
     return rows + _training(run, "mae", ".4g", ", in standard deviations" if run.record.data.columns else "")
 
@@ -145,17 +145,19 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
 def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[str, str, str]]:
     """Returns the rows of the last epoch and the best one, or of a pruned net, by a score and its format."""
     metrics, rows = run.record.metrics, []
+    # The loss of a regression depends on the unit of its target.
+    of_loss = ".4f" if run.record.data.labels else ".4g"
     if pruned := run.record.pruned:
         where = f"{pruned.split}, {pruned.examples:,} examples"
         for name, scores in ((f"{where}, whole net", pruned.before), (f"{where}, pruned", pruned.after)):
-            rows.append((name, format(scores[score], style) if score in scores else "", f"{scores['loss']:.4f}"))
+            rows.append((name, format(scores[score], style) if score in scores else "", f"{scores['loss']:{of_loss}}"))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}{score}" in metrics:
             last = format(metrics[f"{prefix}{score}"], style)
-            rows.append((f"{name}{unit}", last, f"{metrics[f'{prefix}loss']:.4f}"))
+            rows.append((f"{name}{unit}", last, f"{metrics[f'{prefix}loss']:{of_loss}}"))
     if "best_epoch" in metrics:
         best = f"best_val_{score}"
         # Without an accuracy, the best epoch is that of the lowest loss.
-        found = (format(metrics[best], style), "") if best in metrics else ("", f"{metrics['best_val_loss']:.4f}")
+        found = (format(metrics[best], style), "") if best in metrics else ("", f"{metrics['best_val_loss']:{of_loss}}")
         rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}", *found))
     return rows

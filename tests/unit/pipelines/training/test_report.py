@@ -1,0 +1,23 @@
+import keras
+import numpy as np
+import pytest
+
+from pipelines.core.run import DataRecord
+from pipelines.training import evaluation, report
+from tests.finished_run import finished
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_losses_of_a_regression_have_four_digits_in_any_unit(tmp_path, scale):
+    net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    counts = {"train": 4, "validation": 2, "test": 3}
+    data = DataRecord(name="returns", version="1.0.0", shape=(3,), labels=(), counts=counts)
+    run = finished(tmp_path / "run", net, data=data)
+    losses = {"loss": 1.5 * scale**2, "val_loss": 2.5 * scale**2, "best_val_loss": 2.25 * scale**2}
+    run.update(metrics={**losses, "mae": scale, "val_mae": scale, "best_epoch": 1.0})
+    targets = scale * np.array([[1.0], [2], [3]])
+    measured = evaluation.measure_regression(targets + 2 * scale, targets, 0.0, "final", "returns 1.0.0")
+    (run.path / "evaluation.json").write_text(measured.model_dump_json())
+    shown = report.text(run)
+    for loss in (4 * scale**2, *losses.values()):
+        assert f"| {loss:.4g} |" in shown
