@@ -24,7 +24,7 @@ from pipelines.training.tensorboard_log import TensorBoardLog
 
 CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
-# Rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
+# Fewest rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
 STEP_ROWS = 20
 SCORES = ("loss", "accuracy", "label_accuracy", "f1", "mae")
 FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
