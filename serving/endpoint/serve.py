@@ -60,7 +60,7 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
     grpc_address = _shown(reserved) if reserved else None
     also = f" and grpc://{grpc_address}" if grpc_address else ""
     say(f"serving {options.models} at http://{_shown(listening)}{also}")
-    readiness = Readiness()
+    readiness = Readiness(options.workers)
     work = partial(
         _serve,
         options,

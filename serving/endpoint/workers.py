@@ -30,7 +30,7 @@ def supervise(work: Callable[[], object], count: int, crashes: Crashes, readines
         work: ends gracefully on SIGTERM.
         count: number of processes.
         crashes: records what a crashed worker was predicting with.
-        readiness: passes each worker its number.
+        readiness: records which workers can answer.
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
@@ -65,6 +65,7 @@ class _WorkerSupervisor:
                 return self._stop()
             for pid, status in self._reap():
                 worker, started = self._started.pop(pid)
+                self._readiness.leave(worker)
                 predicting = self._crashes.collect(worker, status)
                 log.error("worker ended", extra={"pid": pid, "status": status, "predicting": predicting})
                 due[worker] = started + PAUSE

@@ -1,7 +1,7 @@
 """When a worker process starts to accept connections: once it can answer them.
 
 Workers share a port, so a client's next connection may go to a worker that has just been started. While it loads its
-models, the others can answer. Only if there are none yet does one worker accept connections before that, for liveness
+models, the others can answer. Only if none of them can does one worker accept connections before that, for liveness
 and for the models it has loaded so far.
 """
 
@@ -14,32 +14,40 @@ TICK = 0.05
 
 
 class Readiness:
-    """State of the workers of one supervisor: whether the first of them can answer.
+    """State of the workers of one supervisor: which of them can answer.
+
+    Args:
+        workers: number of workers.
 
     Example:
-        readiness = Readiness()
+        readiness = Readiness(2)
         readiness.enter(1)
         readiness.update(loading=False)
     """
 
-    def __init__(self) -> None:
-        # Forked workers share this memory: 1 once the first of them has loaded its models.
-        self._first_loaded = mmap.mmap(-1, 1)
-        self._first = self._loading = True
+    def __init__(self, workers: int = 1) -> None:
+        # Forked workers share this memory: 1 for each that has loaded its models, and if the first accepts connections
+        # before that.
+        self._loaded, self._early = mmap.mmap(-1, workers), mmap.mmap(-1, 1)
+        self._worker = 0
 
     def enter(self, worker: int) -> None:
         """Makes this process one of the workers.
 
         Args:
-            worker: its number, from 0, which is the one that accepts connections before any models are loaded.
+            worker: its number, from 0, which is the one that accepts connections if none can answer.
         """
-        self._first = worker == 0
+        self._worker = worker
+
+    def leave(self, worker: int) -> None:
+        """Records the end of a worker; called by the supervisor."""
+        self._loaded[worker] = 0
+        if worker == 0:
+            self._early[0] = 0
 
     def update(self, loading: bool) -> None:
         """Records whether this process is still loading its models."""
-        self._loading = loading
-        if self._first and not loading:
-            self._first_loaded[0] = 1
+        self._loaded[self._worker] = not loading
 
     async def wait(self, stopping: threading.Event) -> None:
         """Returns once this process should accept connections.
@@ -47,8 +55,18 @@ class Readiness:
         Args:
             stopping: set if it should stop instead.
         """
-        if self._first and not self._first_loaded[0]:
-            return
-        # While the first one still refuses some, another would make the endpoint look ready.
-        while (self._loading or not self._first_loaded[0]) and not stopping.is_set():
+        while not self._accepts() and not stopping.is_set():
             await asyncio.sleep(TICK)
+
+    def _accepts(self) -> bool:
+        if self._loaded[self._worker]:
+            # While the first one still refuses some, another would make the endpoint look ready.
+            return bool(self._loaded[0]) or not self._early[0]
+        if self._worker != 0:
+            return False
+        # Before the look at the others: one that has just loaded its models either is seen here or sees this.
+        self._early[0] = 1
+        if not any(self._loaded[:]):
+            return True
+        self._early[0] = 0
+        return False

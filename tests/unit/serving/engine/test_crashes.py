@@ -41,7 +41,7 @@ def work():
         time.sleep(60)
     crashes.attribute("demo/1 a", Watchdog(0.2).limit("demo/1 a", globals()[sys.argv[1]]))(None)
 
-supervise(work, 2, crashes, Readiness())
+supervise(work, 2, crashes, Readiness(2))
 """
 
 
