@@ -75,7 +75,7 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
         work()
         return 0
     crashes = Crashes(options.workers)
-    return supervise(partial(work, crashes=crashes), options.workers, crashes, readiness)
+    return supervise(partial(work, crashes=crashes), options.workers, crashes, readiness, listening)
 
 
 def check_models(models: Path, say: Callable[[str], object]) -> None:

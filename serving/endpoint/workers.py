@@ -4,12 +4,14 @@ import logging
 import os
 import select
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from serving.engine.crashes import Crashes
 from serving.engine.readiness import Readiness
@@ -17,39 +19,46 @@ from serving.engine.readiness import Readiness
 # Minimum seconds between two starts of the same worker.
 PAUSE = 1.0
 _STOP = (signal.SIGTERM, signal.SIGINT)
+_HANDLED = (*_STOP, signal.SIGCHLD)
 log = logging.getLogger(__name__)
 
 
-def supervise(work: Callable[[], object], count: int, crashes: Crashes, readiness: Readiness) -> int:
+def supervise(
+    work: Callable[[], object], count: int, crashes: Crashes, readiness: Readiness, listening: socket.socket
+) -> int:
     """Runs a function in several processes and replaces those that end, until SIGTERM or SIGINT.
 
-    The processes are forked, so this one should have no threads and no large imports yet. They end with this process,
-    even if it is killed. `PROMETHEUS_MULTIPROC_DIR` is set to a folder for the metrics that they share.
+    The processes are forked, so this one should have no threads and no large imports yet. They get every SIGTERM and
+    SIGINT that this process gets, and end with it, even if it is killed. `PROMETHEUS_MULTIPROC_DIR` is set to a folder
+    for the metrics that they share.
 
     Args:
-        work: ends gracefully on SIGTERM.
+        work: ends gracefully on SIGTERM and SIGINT.
         count: number of processes.
         crashes: records what a crashed worker was predicting with.
         readiness: records which workers can answer.
+        listening: the socket that the workers share; this process closes its own copy at the first signal.
 
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
     """
     with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        return _WorkerSupervisor(work, crashes, readiness).run(count)
+        return _WorkerSupervisor(work, crashes, readiness, listening).run(count)
 
 
 class _WorkerSupervisor:
-    def __init__(self, work: Callable[[], object], crashes: Crashes, readiness: Readiness) -> None:
-        self._work, self._crashes, self._readiness = work, crashes, readiness
+    def __init__(
+        self, work: Callable[[], object], crashes: Crashes, readiness: Readiness, listening: socket.socket
+    ) -> None:
+        self._work, self._crashes, self._readiness, self._listening = work, crashes, readiness, listening
         # Number and start time of the worker, by process ID.
         self._started: dict[int, tuple[int, float]] = {}
         # Signals are read from a pipe. The workers read from another, which closes when this process is gone.
         self._signals, wake = os.pipe()
         os.set_blocking(wake, False)
         self._lifeline, self._alive = os.pipe()
-        for number in (*_STOP, signal.SIGCHLD):
+        for number in _HANDLED:
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
@@ -62,10 +71,8 @@ class _WorkerSupervisor:
             ready, _, _ = select.select([self._signals], [], [], wait)
             numbers = os.read(self._signals, 4096) if ready else b""
             if any(number in numbers for number in _STOP):
-                return self._stop()
-            for pid, status in self._reap():
-                worker, started = self._started.pop(pid)
-                self._readiness.leave(worker)
+                return self._stop(numbers)
+            for pid, worker, started, status in self._reap():
                 predicting = self._crashes.collect(worker, status)
                 log.error("worker ended", extra={"pid": pid, "status": status, "predicting": predicting})
                 due[worker] = started + PAUSE
@@ -73,46 +80,77 @@ class _WorkerSupervisor:
     def _start_due(self, due: dict[int, float]) -> None:
         now = time.monotonic()
         for worker in [one for one, at in due.items() if at <= now]:
-            del due[worker]
-            self._started[self._fork(worker)] = worker, now
+            try:
+                self._started[self._fork(worker)] = worker, now
+            except OSError as error:
+                # The system is short of memory or processes; the other workers go on.
+                log.error("worker not started", extra={"worker": worker, "why": error.strerror})
+                due[worker] = now + PAUSE
+            else:
+                del due[worker]
 
     def _fork(self, worker: int) -> int:
         # A signal between the fork and the reset of the handlers would be lost, or reported to the wrong process.
-        everything = {*_STOP, signal.SIGCHLD}
-        signal.pthread_sigmask(signal.SIG_BLOCK, everything)
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            for number in everything:
-                signal.signal(number, signal.SIG_DFL)
-            # Out of the terminal's foreground group: Ctrl-C goes to the supervisor, which asks the workers to stop.
-            os.setpgid(0, 0)
-            os.close(self._alive)
-            self._crashes.enter(worker)
-            self._readiness.enter(worker)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
-            threading.Thread(target=_end_with, args=(self._lifeline,), daemon=True).start()
-            _run(self._work)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _run(partial(self._begin, worker))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         return pid
 
-    def _reap(self) -> list[tuple[int, int]]:
+    def _begin(self, worker: int) -> None:
+        """Makes this process, which has just been forked, a worker, and runs its work."""
+        signal.set_wakeup_fd(-1)
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_DFL)
+        # Out of the terminal's foreground group: Ctrl-C goes to the supervisor, which asks the workers to stop.
+        os.setpgid(0, 0)
+        os.close(self._alive)
+        self._crashes.enter(worker)
+        self._readiness.enter(worker)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        _name_metrics(worker)
+        threading.Thread(target=_end_with, args=(self._lifeline,), daemon=True).start()
+        self._work()
+
+    def _reap(self) -> list[tuple[int, int, float, int]]:
+        """Removes the workers that have ended, and returns the process ID, number, start time and status of each."""
         ended = []
         for pid in list(self._started):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
-                ended.append((pid, os.waitstatus_to_exitcode(status)))
+                worker, started = self._started.pop(pid)
+                self._readiness.leave(worker)
+                ended.append((pid, worker, started, os.waitstatus_to_exitcode(status)))
                 from prometheus_client import multiprocess
 
-                multiprocess.mark_process_dead(pid)
+                multiprocess.mark_process_dead(worker)
         return ended
 
-    def _stop(self) -> int:
-        for pid in self._started:
-            os.kill(pid, signal.SIGTERM)
-        statuses = {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self._started}
-        # A worker that is still starting has no handler for the signal.
-        return int(not statuses <= {0, -signal.SIGTERM})
+    def _stop(self, numbers: bytes) -> int:
+        """Passes on the signals to stop, and all later ones, until every worker has ended."""
+        # The workers close theirs once they have drained, but the port is open as long as any process listens.
+        self._listening.close()
+        statuses: set[int] = set()
+        while True:
+            for number in (one for one in numbers if one in _STOP):
+                for pid in self._started:
+                    os.kill(pid, number)
+            statuses |= {status for *_, status in self._reap()}
+            if not self._started:
+                # A worker that is still starting has no handlers for the signals, and a graceful stop by SIGINT ends
+                # with that signal.
+                return int(not statuses <= {0, *(-number for number in _STOP)})
+            numbers = os.read(self._signals, 4096)
+
+
+def _name_metrics(worker: int) -> None:
+    """Names the files of metrics by worker: otherwise, each replacement would add files, and every scrape reads all."""
+    from prometheus_client import values
+
+    values.ValueClass = values.MultiProcessValue(lambda: worker)
 
 
 def _end_with(lifeline: int) -> None:

@@ -82,6 +82,8 @@ def test_two_workers_answer_as_one_endpoint_even_if_one_is_killed(models, tmp_pa
         eventually(lambda: loads(endpoint, 1) == 3, 60)
         assert {predict(endpoint) for _ in range(30)} == {1}
         assert predictions(endpoint) == 65
+        # The new worker adds to the metrics of the one before, in the same files.
+        assert len({*folder.glob("*/counter_*.db")}) == 2
         (line,) = (one for one in endpoint.log() if one["message"] == "worker ended")
         assert (line["pid"], line["status"]) == (min(first), -signal.SIGKILL)
 
@@ -109,6 +111,15 @@ def test_a_worker_that_is_starting_refuses_nothing(models, tmp_path):
         while loads(endpoint, 1) < 3:
             statuses.add(get(endpoint, "/predict/tiny", PIXELS)[0])
         assert statuses == {200}
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_drain_of_all_workers(models, tmp_path, second):
+    with Endpoint(models, tmp_path / "log", "--workers", "2", "--drain", "600") as endpoint:
+        eventually(lambda: loads(endpoint, 1) == 2, 60)
+        endpoint.process.send_signal(signal.SIGTERM)
+        eventually(lambda: get(endpoint, "/v2/health/ready")[0] == 503, 60)
+        assert endpoint.stop(second) == 0
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tests.endpoint import ROOT, eventually
 
 # Each worker ends once, and its replacement knows why; the third one ends the supervisor.
 WORKERS = """
-import os, signal, sys, time
+import os, signal, socket, sys, time
 from serving.engine.crashes import Crashes, Watchdog
 from serving.endpoint.workers import supervise
 from serving.engine.readiness import Readiness
@@ -41,7 +41,7 @@ def work():
         time.sleep(60)
     crashes.attribute("demo/1 a", Watchdog(0.2).limit("demo/1 a", globals()[sys.argv[1]]))(None)
 
-supervise(work, 2, crashes, Readiness(2))
+supervise(work, 2, crashes, Readiness(2), socket.socket())
 """
 
 
