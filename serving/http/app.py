@@ -1,5 +1,6 @@
 """The endpoint as an ASGI app: routes, limits, page and metrics over a catalog of model versions."""
 
+import asyncio
 import gc
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -78,7 +79,6 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     def after_check() -> None:
         nonlocal versions
         backend.rest()
-        keys.refresh()
         found = {(name, version) for name, state in catalog.models().items() for version in state.served}
         if found != versions:
             metrics.retire(versions, found)
@@ -88,8 +88,6 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
             gc.collect()
             gc.freeze()
         settings.readiness.update(catalog.loading)
-        if metrics.SHARED:
-            metrics.publish(catalog)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -97,10 +95,12 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         gc.collect()
         gc.freeze()
         polling = catalog.start_polling(settings.poll, after_check)
+        current = asyncio.create_task(_keep_current(keys, catalog, settings.poll))
         await settings.readiness.wait(settings.closing)
         parts = EndpointParts(settings, catalog, predictor, access)
         async with other(parts) if other else nullcontext():
             yield
+        current.cancel()
         catalog.close()
         backend.interrupt()
         # The thread may be opening a version, which needs the backend; an unresponsive disk is not waited for.
@@ -141,6 +141,15 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
     access = AccessControl(settings, keys, tracing)
     return _with_cors(AccessLayer(dispatch, access, settings), settings.origins)
+
+
+async def _keep_current(keys: Keys, catalog: Catalog[ServedVersion], seconds: float) -> None:
+    """Reads keys again and publishes metrics: a check of the catalog may take a minute to open a version."""
+    while True:
+        await run_in_threadpool(keys.refresh)
+        if metrics.SHARED:
+            metrics.publish(catalog)
+        await asyncio.sleep(seconds)
 
 
 def _with_cors(app: App, origins: tuple[str, ...]) -> App:

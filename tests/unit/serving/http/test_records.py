@@ -4,14 +4,16 @@ import io
 import itertools
 import json
 import logging
+import threading
 
 import pytest
 
+from serving.engine import backends
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.http.logs import JsonFormatter
 from serving.requests import metrics
-from tests.endpoint import IMAGES, LoadedClient
+from tests.endpoint import IMAGES, LoadedClient, add_version, eventually
 
 RAW = {"content-type": "application/octet-stream"}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -126,6 +128,27 @@ def test_keys_and_their_rate(version, tmp_path, lines):
             (None, "key"), (None, "key"), ("alice", None), ("bob", None), ("alice", "rate"), ("bob", "rate"),
         ]  # fmt: skip
         assert [client.get(path).status_code for path in ("/v2/health/live", "/")] == [200] * 2
+
+
+def test_a_removed_key_is_refused_while_a_version_is_being_opened(version, tmp_path, monkeypatch):
+    file, opening, opened = tmp_path / "keys", threading.Event(), threading.Event()
+    file.write_text("alice secret\nbob other\n")
+    settings = Settings(models=version.parents[1], key_file=file, poll=0.02)
+    with LoadedClient(make_app(settings)) as client:
+
+        def status(key):
+            return client.get("/models", headers={"x-api-key": key}).status_code
+
+        assert (status("secret"), status("other")) == (200, 200)
+        monkeypatch.setattr(backends, "smoke_test_version", lambda *_: opening.set() or opened.wait(60))
+        add_version(version.parent, 2)
+        try:
+            assert opening.wait(60)
+            file.write_text("bob other\n")
+            eventually(lambda: status("secret") == 401)
+            assert status("other") == 200
+        finally:
+            opened.set()
 
 
 @pytest.mark.parametrize(
