@@ -187,12 +187,12 @@ def _serve(
         bucket=url,
     )
     # HTTP and gRPC have as many each.
-    ports = 1 if grpc_address is None else 2
+    ports, children = 1 if grpc_address is None else 2, settings.threads + settings.decoders
     limits = Limits(
         header=options.header_timeout,
         body=options.body_timeout,
         idle=options.idle_timeout,
-        connections=max(possible(ports * options.connections) // ports, 1),
+        connections=max(possible(ports * options.connections, children) // ports, 1),
         address=options.address_connections,
     )
     shutdown = options.timeout + GRACE

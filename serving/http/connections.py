@@ -16,8 +16,9 @@ RATE = 2**16
 SILENT = 0.25
 # Seconds left for incomplete requests and unread answers once the endpoint stops.
 LAST = 5.0
-# File descriptors for models, logs and listening sockets.
-RESERVE = 64
+# File descriptors for models, logs and listening sockets, and for each child process, which has three pipes while it
+# starts.
+RESERVE, CHILD = 64, 6
 # Maximum bytes of the head of a request, and of anything else outside the body: trailers, chunk sizes.
 HEAD = 2**16
 # Maximum bytes of answers that clients have not read yet; beyond that, the oldest are cut off.
@@ -274,17 +275,18 @@ def protocol(limits: Limits) -> type[asyncio.Protocol]:
     return type("Protocol", (LimitedProtocol,), {"opened": _Connections(limits)})
 
 
-def possible(connections: int) -> int:
+def possible(connections: int, children: int) -> int:
     """Raises the limit of open files as far as necessary and possible.
 
     Args:
         connections: desired number.
+        children: maximum number of child processes for requests.
 
     Returns:
         Possible number of connections.
 
     Example:
-        Limits(connections=possible(10_000))
+        Limits(connections=possible(10_000, children=4))
     """
     try:
         import resource
@@ -292,8 +294,9 @@ def possible(connections: int) -> int:
         # Windows has no such limit.
         return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + RESERVE
+    reserve = RESERVE + CHILD * children
+    wanted = connections + reserve
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - RESERVE), 1)
+    return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - reserve), 1)

@@ -39,7 +39,9 @@ class ConnectionLimits:
         """Checks every second."""
         while True:
             await asyncio.sleep(_INTERVAL)
-            await asyncio.to_thread(self.check)
+            # The open files cannot be listed if no descriptor is left.
+            with suppress(OSError):
+                await asyncio.to_thread(self.check)
 
     def check(self) -> None:
         """Checks once."""

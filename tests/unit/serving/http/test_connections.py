@@ -238,8 +238,12 @@ def test_the_limit_of_open_files():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
-        assert possible(500) == 500
+        assert possible(500, children=0) == 500
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 500 + connections.RESERVE
-        assert possible(10**9) == before[1] - connections.RESERVE
+        assert possible(500, children=64) == 500
+        reserve = connections.RESERVE + 64 * connections.CHILD
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 500 + reserve
+        assert possible(10**9, children=0) == before[1] - connections.RESERVE
+        assert possible(10**9, children=64) == before[1] - reserve
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
