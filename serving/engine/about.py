@@ -36,7 +36,9 @@ class About:
             ModelError: no model answers.
         """
         self._check_staying()
-        served = [self.catalog.find(name) for name in self.catalog.names()]
+        # Of one snapshot: a model may be dropped at any time.
+        states = [state.served for state in self.catalog.models().values()]
+        served = [versions[max(versions)] for versions in states if versions]
         if self.catalog.loading:
             raise UnavailableError(f"the models are still being loaded, {len(served)} so far.")
         if not served:

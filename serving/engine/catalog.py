@@ -70,7 +70,7 @@ class Catalog(Generic[T]):
         """Problem with the repository, while loaded versions stay in service."""
         self._open, self._patience = open_version, patience
         self._mirror = mirror
-        # Replaced as a whole or entry by entry, never while another thread iterates over it.
+        # Changed by the thread that checks the repository; other threads iterate over copies.
         self._models: dict[str, ModelState[T]] = {}
         self._folder_id: tuple[int, int] | None = None
         # Paths of folders that cannot be models, as they were logged.
@@ -148,7 +148,7 @@ class Catalog(Generic[T]):
 
     def names(self) -> list[str]:
         """Returns the models with a version in service."""
-        return sorted(name for name, state in self._models.items() if state.served)
+        return sorted(name for name, state in self.models().items() if state.served)
 
     def models(self) -> Mapping[str, ModelState[T]]:
         """Returns the state of all models, including those of which no version could be loaded."""

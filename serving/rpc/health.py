@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from serving.engine.about import About
-from serving.errors import ModelError, ServingError
+from serving.errors import ServingError
 from serving.requests.refusals import refusal
 from serving.rpc.calls import CODES, CallLimits
 
@@ -55,7 +55,7 @@ class Health:
             status = HealthCheckResponse.SERVING
             try:
                 await self._about.check_ready()
-            except ModelError:
+            except ServingError:
                 status = HealthCheckResponse.NOT_SERVING
             self._statuses.update(dict.fromkeys(self._statuses.keys() - {LIVENESS}, status))
             due, was_draining = clock() + settings.poll, settings.draining.is_set()

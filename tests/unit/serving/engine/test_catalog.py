@@ -44,6 +44,20 @@ def test_a_new_version_takes_over_and_models_come_and_go(root, catalog, clock):
         catalog.find("cats")
 
 
+def test_a_model_may_be_dropped_while_others_are_listed(root, catalog):
+    (root / "cats" / "1").mkdir(parents=True)
+    catalog.refresh()
+
+    class Dropping:
+        @property
+        def served(self):
+            catalog._models.pop("digits", None)
+            return {1: "cats 1"}
+
+    catalog._models = {**catalog._models, "cats": Dropping()}
+    assert catalog.names() == ["cats", "digits"]
+
+
 def test_nothing_is_loaded_twice(root, catalog):
     catalog._open = lambda folder: pytest.fail(f"{folder} is loaded already")
     catalog.refresh()

@@ -15,6 +15,7 @@ from PIL import Image
 
 from serving.engine.backends import InProcessBackend
 from serving.engine.batching import Batcher
+from serving.engine.catalog import Catalog
 from serving.engine.settings import Settings
 from serving.errors import UnavailableError
 from serving.http.app import make_app
@@ -192,6 +193,12 @@ def test_an_empty_repository_serves_nothing(tmp_path):
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v2/health/ready").status_code == 503
         assert client.get("/models").json() == []
+
+
+def test_a_model_that_is_being_dropped_does_not_matter_to_readiness(client, monkeypatch):
+    # It was there when the models were listed.
+    monkeypatch.setattr(Catalog, "names", lambda _: ["dropped", "tiny"])
+    assert client.get("/v2/health/ready").status_code == 200
 
 
 def test_the_page_may_load_nothing_from_elsewhere(client):
