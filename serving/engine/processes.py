@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +29,7 @@ SMALL = 2**15
 COPIED = 2**20
 # Added to the nice value of processes for expensive requests; 19 is the maximum.
 NICE = 10
-_PROGRAM = "import sys; sys.path[:] = {!r}; from {} import processes; processes.work()"
+_PROGRAM = "import sys; sys.path[:] = {!r}; from {} import processes; processes.work({})"
 
 
 class EndedError(Exception):
@@ -169,7 +170,7 @@ class _Process:
     def __init__(self) -> None:
         # In its own session, Ctrl-C does not reach it.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(sys.path, __package__)],
+            [sys.executable, "-c", _PROGRAM.format(sys.path, __package__, os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=memory.in_huge_pages(os.environ),
@@ -214,12 +215,17 @@ class _Process:
             pass
 
 
-def work() -> None:
-    """Handles calls from standard input until it closes: the program of a child process."""
+def work(parent: int) -> None:
+    """Handles calls from standard input until it closes: the program of a child process.
+
+    Args:
+        parent: ID of the process that started it.
+    """
     # Signals may be sent to a whole container; a child ends when its pipe closes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     memory.one_heap()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     calls, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Output of the functions must not end up among the results.
     os.dup2(2, 1)
@@ -241,6 +247,13 @@ def work() -> None:
         # A body of 30 MB may have grown to a gigabyte.
         del function, arguments, result
         memory.give_back()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process once its parent is gone: a call that does not end would never notice the closed pipe."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _send(stream: IO[bytes], content: object) -> None:

@@ -3,6 +3,8 @@ import contextlib
 import gc
 import os
 import signal
+import subprocess
+import sys
 import time
 import weakref
 
@@ -84,15 +86,17 @@ def test_closing_leaves_nothing_behind():
         os.kill(inside, 0)
 
 
-def test_a_child_ends_with_its_parent(tmp_path):
-    import subprocess
-    import sys
+# A call that does not end does not notice that its pipe has been closed.
+ENDLESS = "import os, time; os.kill(os.getppid(), 9); time.sleep(30)"
 
+
+@pytest.mark.parametrize("last", ["os.kill(os.getpid(), 9)", f"children.call(exec, {ENDLESS!r})"])
+def test_a_child_ends_with_its_parent(last):
     program = (
-        "import asyncio, os\nfrom serving.engine.processes import Offload\n"
-        "print(asyncio.run(Offload(1).run(os.getpid)), flush=True)\nos.kill(os.getpid(), 9)\n"
+        "import os\nfrom serving.engine.processes import ChildProcesses\nchildren = ChildProcesses()\n"
+        f"print(children.call(os.getpid), flush=True)\n{last}\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
 
     def is_gone():
         try:
