@@ -144,6 +144,9 @@ def handler(
             return response
         except grpc.aio.AbortError:
             raise
+        except asyncio.CancelledError:
+            record.refuse("disconnected", "the call was cancelled.")
+            raise
         except Exception as error:
             status, message, after = refusal(error)
             record.refuse(kind_of(error), message)

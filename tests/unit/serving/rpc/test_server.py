@@ -4,78 +4,27 @@ import asyncio
 import socket
 import threading
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 
 import grpc
 import numpy as np
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_service_pb2_grpc,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from grpc_health.v1 import health_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tritonclient.grpc import service_pb2
 
 from serving.endpoint.serve import reserve
 from serving.engine.batching import Batcher
 from serving.engine.settings import Limits, Settings
-from serving.http.app import make_app
 from serving.messages import tf_serving as messages
 from serving.protocols import open_inference
 from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits
-from serving.rpc.server import serve
-from tests.endpoint import IMAGES, LoadedClient, eventually
+from tests.endpoint import IMAGES, eventually
+
+from .served import Served, infer_request
 
 Code = grpc.StatusCode
-
-
-class Served:
-    """An endpoint with both ports, and the published stubs."""
-
-    def __init__(self, settings, limits=None):
-        self.reserved = reserve("127.0.0.1", 0)
-        address = f"127.0.0.1:{self.reserved.getsockname()[1]}"
-        self.http = LoadedClient(
-            make_app(settings, partial(serve, address=address, limits=limits or Limits(), grace=5.0))
-        )
-        self.address, self.settings = self.reserved.getsockname(), settings
-        self.channel = grpc.insecure_channel(address)
-        self.inference = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
-        self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
-        self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
-        self.health = health_pb2_grpc.HealthStub(self.channel)
-
-    def __enter__(self):
-        self.http.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self.channel.close()
-        self.http.__exit__(*error)
-        self.reserved.close()
-
-
-@pytest.fixture
-def settings(version):
-    return Settings(models=version.parents[1], poll=0.05)
-
-
-@pytest.fixture
-def served(settings):
-    with Served(settings) as made:
-        yield made
-
-
-def infer_request(images=IMAGES, datatype="UINT8", **fields):
-    tensor = {"name": "image", "datatype": datatype, "shape": images.shape}
-    return service_pb2.ModelInferRequest(
-        **{"model_name": "tiny", "inputs": [tensor], "raw_input_contents": [images.tobytes()], **fields}
-    )
 
 
 def predict_request(images=IMAGES, **spec):

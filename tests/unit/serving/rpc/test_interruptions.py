@@ -1,0 +1,72 @@
+"""What must not end, or go unrecorded, when clients, models or the system interrupt it."""
+
+import asyncio
+import errno
+
+from grpc_health.v1 import health_pb2
+
+from serving.engine.about import About
+from serving.engine.batching import Batcher
+from serving.errors import UnknownModelError
+from serving.rpc import connections
+from serving.rpc.calls import CallLimits
+from serving.rpc.connections import ConnectionLimits
+from tests.endpoint import eventually
+
+from .served import infer_request
+
+
+def test_a_call_that_the_client_cancels_is_an_error_in_metrics(served, monkeypatch):
+    started = []
+
+    async def endless_predict(*_):
+        started.append(True)
+        await asyncio.sleep(60)
+
+    def cancelled():
+        series = 'highway_errors_total{kind="disconnected",model="tiny",version="1"}'
+        lines = served.http.get("/metrics").text.splitlines()
+        return [line for line in lines if line.startswith(series)]
+
+    monkeypatch.setattr(Batcher, "predict", endless_predict)
+    before, call = cancelled(), served.inference.ModelInfer.future(infer_request())
+    eventually(lambda: started)
+    call.cancel()
+    eventually(lambda: cancelled() != before)
+
+
+def test_an_error_of_a_check_does_not_end_the_checks_of_health(served, monkeypatch):
+    check, errors = About.check_ready, [UnknownModelError("there is no model 'tiny'.")]
+
+    async def failing_check(about):
+        if errors:
+            raise errors.pop()
+        await check(about)
+
+    def status():
+        return served.health.Check(health_pb2.HealthCheckRequest()).status
+
+    eventually(lambda: status() == health_pb2.HealthCheckResponse.SERVING)
+    monkeypatch.setattr(About, "check_ready", failing_check)
+    eventually(lambda: not errors)
+    served.settings.draining.set()
+    eventually(lambda: status() == health_pb2.HealthCheckResponse.NOT_SERVING)
+
+
+def test_an_error_of_the_system_does_not_end_the_checks_of_connections(monkeypatch):
+    checks = []
+
+    class Checked(ConnectionLimits):
+        def check(self):
+            checks.append(True)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    async def enforced():
+        task = asyncio.create_task(Checked(1, 1, CallLimits(1.0, 1)).enforce())
+        async with asyncio.timeout(20):
+            while len(checks) < 2:
+                await asyncio.sleep(0.01)
+        task.cancel()
+
+    monkeypatch.setattr(connections, "_INTERVAL", 0.0)
+    asyncio.run(enforced())
