@@ -67,7 +67,7 @@ class AccessLayer:
             await send(message)
 
         access.enter()
-        coded = headers.get(b"content-encoding", b"identity") not in _PLAIN
+        coded = _coding(headers) not in _PLAIN
         body = _CountedBody(access, DecompressedBody(receive).receive if coded else receive)
         try:
             if denial := self._denial(scope["path"], headers, record):
@@ -91,7 +91,7 @@ class AccessLayer:
             return Denial(421, "host", reason)
         if denial := self._access.deny(headers, record, is_open=_is_open(path)):
             return denial
-        if (coding := headers.get(b"content-encoding", b"identity").lower()) not in _CODINGS:
+        if (coding := _coding(headers)) not in _CODINGS:
             reason = f"the body has encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or uncompressed."
             return Denial(415, "encoding", reason)
         length = headers.get(b"content-length", b"0")
@@ -182,6 +182,10 @@ class _DispatchedRequest(Request):
 
 def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _coding(headers: dict[bytes, bytes]) -> bytes:
+    return headers.get(b"content-encoding", b"identity").lower()
 
 
 def _is_open(path: str) -> bool:

@@ -96,6 +96,12 @@ def test_compressed_requests(client, coding, compress):
         assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
 
 
+@pytest.mark.parametrize("coding", ["identity", "Identity"])
+def test_a_body_may_be_called_uncompressed(client, coding):
+    answer = client.post("/v2/models/tiny/infer", json={"inputs": [GIVEN]}, headers={"content-encoding": coding})
+    assert answer.status_code == 200
+
+
 def test_an_unknown_coding_is_refused(client):
     answer = client.post("/v2/models/tiny/infer", content=b"x", headers={"content-encoding": "br"})
     assert (answer.status_code, "gzip, deflate" in answer.json()["error"]) == (415, True)
