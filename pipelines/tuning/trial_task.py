@@ -1,9 +1,12 @@
 """A trial as a task for an executor. Imports no framework until it runs."""
 
+import io
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from rich.console import Console
 
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.executor import JobError
@@ -43,7 +46,7 @@ def run(task: TrialTask) -> float:
 
     Raises:
         UserError: the trial has no result, and another attempt would have none either.
-        JobError: this machine lacks the folder of the search, or the data.
+        JobError: this machine lacks the folder of the search or the data, or cannot use their store.
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
     """
@@ -52,9 +55,12 @@ def run(task: TrialTask) -> float:
 
 
 def _trained(task: TrialTask, path: Path) -> float:
+    from pipelines.data.own import prepare as own
     from pipelines.tuning import trials
 
     try:
+        # A node of a cluster may not have prepared data at a URL yet.
+        own.restore(task.plan.config, Console(file=io.StringIO()))
         trials.objective(task.plan.config, task.data_dir)
     except UserError as error:
         # Every trial would fail on this machine.

@@ -17,7 +17,6 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
-from pipelines.data.own import prepare as own
 from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
 from pipelines.training.checkpoint import Interval
@@ -123,8 +122,6 @@ def train(
         HopelessError: the gates are dead, or the loss is not finite.
         UserError: the configuration cannot be trained.
     """
-    # Before the steps are counted: a node of a cluster may not have them yet.
-    own.restore(config, Console(file=io.StringIO()))
     pausing = epochs is not None and epochs < config.epochs
     callbacks = [ResetWatchdog(reset_watchdog), StopOnDeadGates(path)]
     callbacks += [StopAfter(epochs)] if pausing and epochs else []
