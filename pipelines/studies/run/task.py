@@ -55,7 +55,7 @@ def act_on_node(task: StudyTask) -> None:
     """Completes a run on a cluster, in a process that performs many tasks; see `act`.
 
     Raises:
-        JobError: this machine lacks the folder of the study.
+        JobError: this machine lacks the folder of the study, or cannot use its store.
     """
     with run_of_task(task.place, STUDY_FILE.name) as run:
         act(task.model_copy(update={"folder": run}))

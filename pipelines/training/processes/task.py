@@ -12,6 +12,7 @@ from threading import Thread
 from typing import ClassVar, NoReturn, TypeVar
 
 from pipelines.core import frameworks
+from pipelines.core.errors import UserError
 from pipelines.core.executor import JobError
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
@@ -122,8 +123,7 @@ def run_of_task(place: Location, plan: str) -> Iterator[Path]:
         The run directory, or a copy of the one at the URL; see `pipelines.core.sync.synced`.
 
     Raises:
-        JobError: this machine lacks the folder of the command.
-        UserError: the store cannot be used.
+        JobError: this machine lacks the folder of the command, or cannot use the store.
 
     Example:
         with run_of_task(Path("/shared/searches/demo/trials/0"), SEARCH_FILE.name) as run:
@@ -138,9 +138,19 @@ def run_of_task(place: Location, plan: str) -> Iterator[Path]:
     frameworks.load()
     import keras
 
+    failure: UserError | None = None
     try:
         with synced(place, owned=True) as folder:
-            yield folder
+            try:
+                yield folder
+            except UserError as error:
+                failure = error
+                raise
+    except UserError as error:
+        if error is failure:
+            raise
+        # This machine could not download or upload any other run either.
+        raise JobError(str(error)) from error
     finally:
         keras.utils.clear_session()
         gc.collect()
