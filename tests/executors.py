@@ -1,8 +1,9 @@
-"""An executor that runs tasks in this process, one at a time and in any order."""
+"""Executors without processes: one runs tasks in this process, one at a time and in any order; one loses them."""
 
 import pickle
 import random
 
+from pipelines.core.errors import UserError
 from pipelines.core.executor import attempt
 
 
@@ -44,3 +45,19 @@ class Shuffled:
             self._left -= 1
         key, content = self._waiting.pop(self._chance.randrange(len(self._waiting)))
         return [attempt(key, *pickle.loads(content))]
+
+
+class Deserted(Shuffled):
+    """Loses all machines while the first tasks run."""
+
+    lost = False
+
+    def capacity(self):
+        if self.lost:
+            raise UserError("no machine is left")
+        return super().capacity()
+
+    def finished(self, timeout):
+        assert not self.lost, "waits for ever"
+        self.lost = True
+        return []

@@ -51,7 +51,8 @@ class Executor(Protocol):
         with executor:
             running = 0
             while waiting or running:
-                while waiting and running < executor.capacity():
+                capacity = executor.capacity()
+                while waiting and running < capacity:
                     part = waiting.pop(0)
                     executor.submit(part.name, part, predict_part)
                     running += 1
@@ -68,6 +69,8 @@ class Executor(Protocol):
 
     def capacity(self) -> int:
         """Returns the number of tasks that can run at the same time; it changes as machines come and go.
+
+        To be called while tasks run, too: nothing else notices that no machine is left.
 
         Raises:
             UserError: no machine is left.

@@ -71,7 +71,9 @@ def drive(
     asking, paths = True, dict[str, Path]()
     while not search.over and not (ends and time.time() > ends):
         update()
-        while asking and search.running < executor.capacity():
+        # Asked even if there is no trial to start: it raises an error if the running ones have no machine left.
+        capacity = executor.capacity()
+        while asking and search.running < capacity:
             proposal = search.ask()
             asking = proposal is not None
             if proposal:

@@ -111,7 +111,9 @@ def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]
     with remote.executor as executor:
 
         def find_ended() -> set[str]:
-            while waiting and len(running) < executor.capacity():
+            # Asked even if no run is waiting: it raises an error if the running ones have no machine left.
+            capacity = executor.capacity()
+            while waiting and len(running) < capacity:
                 member = waiting.pop(0)
                 running[member.name] = member
                 place = place_of(member.task.folder)

@@ -14,6 +14,7 @@ from pipelines.core.errors import UserError
 from pipelines.tuning.ask_tell import AskTell
 from pipelines.tuning.driver import drive
 from pipelines.tuning.search_state import read
+from tests.executors import Deserted
 
 from .in_memory import InMemory, KilledError, every_fourth_fails, score_of, search_in
 from .plans import ACCURACY, toy_plan
@@ -127,3 +128,11 @@ def test_failures_do_not_end_a_search(tmp_path):
     state = search_in(tmp_path, plan_of("random"), InMemory(diverges))
     assert state.over
     assert {trial.reason for trial in state.trials} == {"the loss is no longer finite"}
+
+
+def test_a_search_whose_last_trials_have_no_machine_left_ends(tmp_path):
+    executor = Deserted(capacity=9)
+    with pytest.raises(UserError, match="no machine is left"):
+        search_in(tmp_path, plan_of("random"), executor)
+    # No trial was left to ask for.
+    assert len(executor.keys) == 8

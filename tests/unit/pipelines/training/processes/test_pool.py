@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipelines.core.errors import UserError
 from pipelines.training.processes import pool
-from tests.executors import Shuffled
+from tests.executors import Deserted, Shuffled
 
 STEPS = 1000
 """Steps of a run, one per second."""
@@ -178,3 +178,12 @@ def test_a_run_that_an_executor_cannot_train_ends_all(tmp_path):
     remote = pool.Remote(Shuffled(), refuse)
     with pytest.raises(UserError, match=r"[ab]: it cannot be trained"):
         pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
+
+
+def test_the_last_runs_end_with_an_error_if_no_machine_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "INTERVAL", 0.0)
+    members = [SimpleNamespace(name=name, task=Run(folder=tmp_path / name)) for name in "ab"]
+    remote = pool.Remote(Deserted(), make_folder)
+    with pytest.raises(UserError, match="no machine is left"):
+        pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
+    assert remote.executor.keys == [*"ab"]
