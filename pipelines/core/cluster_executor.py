@@ -16,7 +16,7 @@ from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 SAVING = 60.0
-"""Seconds that tasks get to save after a signal."""
+"""Seconds that tasks get to save at the end."""
 
 
 @dataclass
@@ -43,8 +43,8 @@ class ClusterExecutor:
     """Runs tasks on a Ray cluster; see `pipelines.core.executor.Executor`.
 
     Tasks run in the working directory of this process, if the node has it, with this process's settings of the
-    frameworks. A node with other code is refused by name once it gets a task. If a `StoppedError` ends the `with`
-    block, tasks get Ctrl-C and have `SAVING` seconds to save.
+    frameworks. A node with other code is refused by name once it gets a task. Tasks that run when the `with` block ends
+    get Ctrl-C and have `SAVING` seconds to save, unless a `KeyboardInterrupt` ends it.
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
@@ -89,8 +89,9 @@ class ClusterExecutor:
     def __exit__(self, *raised: object) -> None:
         _, error, _ = raised
         try:
-            if isinstance(error, StoppedError):
-                self._interrupt(error.number.name)
+            # Only predictions, which have nothing to save, leave Ctrl-C to Python.
+            if self._running and not isinstance(error, KeyboardInterrupt):
+                self._interrupt(error)
         finally:
             self._end_watch()
             self.cancel()
@@ -155,12 +156,14 @@ class ClusterExecutor:
         outcomes = [self._outcome(reference) for reference in ended]
         return [outcome for outcome in outcomes if outcome]
 
-    def _interrupt(self, by: str) -> None:
-        self._report(f"{by}: tasks that run save and end; a second signal ends them at once")
+    def _interrupt(self, error: object) -> None:
+        if isinstance(error, StoppedError):
+            self._report(f"{error.number.name}: tasks that run save and end; a second signal ends them at once")
+        else:
+            self._report(f"tasks that run have {SAVING:.0f} s to save; a signal ends them at once")
         for reference in self._running:
             self._ray.cancel(reference)
-        if self._running:
-            self._wait(len(self._running), SAVING)
+        self._wait(len(self._running), SAVING)
 
     def _wait(self, count: int, timeout: float) -> None:
         """Waits for the end of some tasks."""

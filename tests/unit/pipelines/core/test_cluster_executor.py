@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 import types
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -124,11 +125,17 @@ def double(number):
     return 2 * number
 
 
-def stopped(executor, names):
+def ended(executor, names, error):
+    """Ends an executor while tasks run, by an error unless it is None."""
     with executor:
         for name in names:
             executor.submit(name, 1, double)
-        raise StoppedError("stopped", signal.SIGTERM)
+        if error:
+            raise error
+
+
+def stopped(executor, names):
+    ended(executor, names, StoppedError("stopped", signal.SIGTERM))
 
 
 def broken(text):
@@ -240,9 +247,9 @@ def test_a_node_with_something_else_installed_is_refused(opened, monkeypatch, in
 
 def test_a_signal_ends_the_process_of_a_task():
     setting = cluster_executor._setting(1)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as raised:
         cluster_worker.perform(setting, "a", pickle.dumps(("stopped", broken)))
-    assert ended.value.code == 143
+    assert raised.value.code == 143
 
 
 def test_tasks_get_settings_and_folder_of_the_driver(opened, monkeypatch, tmp_path):
@@ -258,13 +265,22 @@ def test_tasks_get_settings_and_folder_of_the_driver(opened, monkeypatch, tmp_pa
     assert Path.cwd() == tmp_path
 
 
-def test_the_end_cancels_what_runs(opened):
+def test_ctrl_c_of_a_prediction_cancels_what_runs(opened):
     ray, executor = opened()
-    with executor:
-        executor.submit("a", 1, double)
-        executor.submit("b", 1, double)
-        ray.ends = False
+    ray.ends = False
+    with pytest.raises(KeyboardInterrupt):
+        ended(executor, "ab", KeyboardInterrupt())
     assert ray.events == ["kill", "kill", "shutdown"]
+    assert ray.reports == []
+
+
+@pytest.mark.parametrize("error", [None, UserError("a node lacks the data"), ZeroDivisionError()])
+def test_tasks_may_save_at_a_deadline_and_after_an_error(opened, error):
+    ray, executor = opened()
+    with pytest.raises(type(error)) if error else nullcontext():
+        ended(executor, "ab", error)
+    assert ray.events == ["interrupt", "interrupt", "wait for 2", "shutdown"]
+    assert ray.reports == ["tasks that run have 60 s to save; a signal ends them at once"]
 
 
 @pytest.mark.parametrize(("ends", "kills"), [(True, []), (False, ["kill", "kill"])])
