@@ -17,6 +17,8 @@ DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 SAVING = 60.0
 """Seconds that tasks get to save at the end."""
+DATA_DIR = "TFDS_DATA_DIR"
+"""Variable with the default folder of prepared data."""
 
 
 @dataclass
@@ -200,12 +202,15 @@ class ClusterExecutor:
 
 def _setting(cores: int) -> dict[str, Any]:
     """Returns the setting of a task: plain values, which any version of the program can read."""
+    data_dir = os.environ.get(DATA_DIR)
     return {
         "cores": cores,
         "installed": environment.installed(),
         "folder": str(Path.cwd()),
         "variables": {
             **{name: os.environ[name] for name in guard.ENVIRONMENT if name in os.environ},
+            # As with --data-dir, nodes read the folder that this process reads.
+            **({DATA_DIR: str(Path(data_dir).expanduser().absolute())} if data_dir else {}),
             environment.COMMAND: environment.command(),
         },
     }

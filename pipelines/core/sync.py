@@ -21,7 +21,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.errors import StoppedError, UserError, disk_is_full
+from pipelines.core.executor import JobError
 from pipelines.core.url import Location, Url, fetch
 from serving import stores
 
@@ -84,7 +85,7 @@ class _Sync:
         """Uploads the last changes, and removes the objects of files that were removed locally.
 
         Raises:
-            UserError: the store cannot be used.
+            UserError: the store cannot be used, or another command has taken over the run.
         """
         if self._thread.ident is None:
             # Nothing, or not everything, was downloaded.
@@ -92,6 +93,7 @@ class _Sync:
         self._ended.set()
         self._thread.join()
         self.push()
+        self._check_owner()  # again: the upload may have taken minutes
         self._remove(self._gone())
         if self._own_name:
             self._owner.unlink()
@@ -138,6 +140,12 @@ class _Sync:
     def place(self, path: Path) -> Url:
         """Returns the URL of a file or folder in the local one."""
         return self.url.parent / self._name(path)
+
+    def message(self, error: UserError | OSError) -> str:
+        """Returns the message of an error of an upload; of one of the system, such as a full disk, in a sentence."""
+        if isinstance(error, UserError):
+            return str(error)
+        return f"{self.url} cannot be uploaded from {tempfile.gettempdir()}: {error.strerror or error}."
 
     def _check_owner(self) -> None:
         if not self._own_name:
@@ -218,12 +226,12 @@ class _Sync:
             except _TakenOverError as error:
                 sys.stderr.write(f"{error}\n")
                 return
-            except OSError:
+            except FileNotFoundError:
                 # A file or folder was removed while it was looked at.
                 continue
-            except UserError as error:
+            except (UserError, OSError) as error:
                 if not failed:
-                    sys.stderr.write(f"{error} The upload is tried again.\n")
+                    sys.stderr.write(f"{self.message(error)} The upload is tried again.\n")
                 failed = True
 
 
@@ -239,8 +247,8 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
             elsewhere uploads nothing more.
 
     Raises:
-        UserError: the store cannot be used, or another command has taken over the folder. Files that could not be
-            uploaded are kept, and the message says where.
+        UserError: the store cannot be used, the disk is full, or another command has taken over the folder. Files that
+            could not be uploaded are kept, and the message says where.
 
     Example:
         with synced(Url("s3://bucket/runs/demo")) as run:
@@ -264,14 +272,15 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
         _copies.remove(sync)
         try:
             sync.finish()
-        except UserError as error:
+        except (UserError, OSError) as error:
             before = f"{failure} In addition, " if failure else ""
             store = stores.of(place.text)
             advice = f", for example with: {store.upload} {sync.local} {place}" if store else "."
             after = "" if isinstance(error, _TakenOverError) else f" Upload it{advice}"
-            raise UserError(
-                f"{before}{error} The newest files are on this machine only, in {sync.local}.{after}"
-            ) from error
+            # Other tasks would find the disk full too.
+            kind = JobError if disk_is_full(error) else UserError
+            text = f"{before}{sync.message(error)} The newest files are on this machine only, in {sync.local}.{after}"
+            raise kind(text) from error
         else:
             shutil.rmtree(root, ignore_errors=True)
 

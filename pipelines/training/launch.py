@@ -128,9 +128,10 @@ def resume(path: Path, options: Options) -> Run:
             cut(path / rows, step)
         record(run, state.progress)
         _announce(run, console)
-        say_other_devices(run, model, options)
-        if starts := _starts(run.record.starts, step, model, options):
-            run.update(starts=starts, devices=starts[-1].devices)
+        if step < config.epochs * steps_per_epoch:
+            say_other_devices(run, model, options)
+            if starts := _starts(run.record.starts, step, model, options):
+                run.update(starts=starts, devices=starts[-1].devices)
         for damage in state.damaged:
             say(console, f"{damage}; the previous one is intact")
         if step:

@@ -196,6 +196,11 @@ def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
         raise UserError("--hosts and --min-hosts are for --cluster ADDRESS. Name a cluster, or leave them out.")
     if given.min_hosts and given.min_hosts > (given.hosts or 1):
         raise UserError(f"--min-hosts {given.min_hosts} is more than --hosts {given.hosts or 1}. Choose fewer.")
+    if given.cluster and given.gpus != "auto":
+        raise UserError(
+            "--gpus chooses a GPU of this machine, and --cluster trains on several. Leave it out; CUDA_VISIBLE_DEVICES "
+            "chooses those of a node if it is set where Ray is started."
+        )
     if given.find_rate and (hosts or given.devices):
         raise UserError(
             f"--find-rate uses one device of one process. Leave out --devices, and unset {ADDRESSES}, {COUNT} and "
@@ -249,11 +254,11 @@ def parse_train(arguments: list[str]) -> TrainArguments:
 
 
 def _again(given: Execution) -> tuple[str, ...]:
-    """Returns the options that the command that resumes the run needs too, besides those of a cluster."""
+    """Returns the options that the command that resumes the run needs too."""
     words: list[str] = []
     for name, field in Execution.model_fields.items():
         value = getattr(given, name)
-        if name not in ("cluster", "hosts", "min_hosts") and value != field.default:
+        if value != field.default:
             words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
     return tuple(words)
 

@@ -27,14 +27,24 @@ WORDS = [
 ]
 
 
+# `highway`, but it does not wait for other processes for long.
+IMPATIENT = """
+import sys
+from pipelines.training.processes import host
+from pipelines.verbs.cli import main
+host.NOTICE, host.LIMIT = 0.5, 1.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture(scope="module")
 def start(mnist_5k):
     """A function that starts a process in `highway train`."""
 
-    def run(words, **variables):
+    def run(words, program=("-m", "pipelines"), **variables):
         kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "train", *map(str, words), "--data-dir", str(mnist_5k)],
+            [sys.executable, *program, "train", *map(str, words), "--data-dir", str(mnist_5k)],
             env={**kept, "KERAS_BACKEND": "jax", "JAX_NUM_CPU_DEVICES": "1", **variables},
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -144,6 +154,23 @@ def wait_for_save(run, pair):
     while stamp(run) in {0, before}:
         assert all(process.poll() is None for process in pair)
         time.sleep(0.01)
+
+
+def test_the_leader_finishes_alone_what_is_left_after_the_last_step(trained, start, tmp_path):
+    pair, run = trained[0] / "pair", tmp_path / "run"
+    shutil.copytree(pair, run)
+    for name in ("model.keras", "report.md"):
+        (run / name).unlink()
+    runs.open_run(run).update(state="running")
+    hosts = {ADDRESSES: "127.0.0.1:1234", COUNT: "2", INDEX: "0"}
+    output, errors = ended(start(["--resume", run], ("-c", IMPATIENT), **hosts))
+    assert errors == ""
+    assert "all steps are done: process 0 finishes the run without the others\n" in output
+    # No batch was divided in another way.
+    assert "bit-identical" not in output
+    assert differences(pair, run) == []
+    assert runs.open_run(run).record.starts == runs.open_run(pair).record.starts
+    assert names(run) == names(pair)
 
 
 def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(

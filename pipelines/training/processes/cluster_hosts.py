@@ -25,7 +25,7 @@ from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
 from pipelines.core.run import BUSY, Record, resuming
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
-from pipelines.training.processes.host import HostTask, train_together
+from pipelines.training.processes.host import DIED, HostTask, train_together
 
 SETTLE = 25.0
 """Seconds to wait for nodes that are missing."""
@@ -75,8 +75,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         # A node may have another working directory.
         task = task.model_copy(update={"folder": task.folder.absolute()})
     run, data_dir = task.place, task.data_dir and task.data_dir.absolute()
-    nodes = ["--cluster", cluster, "--hosts", str(hosts), *(["--min-hosts", str(least)] if least else [])]
-    again = resuming(run, [*nodes, *task.again])
+    again = resuming(run, task.again)
     losses, step = 0, _step(task)
     try:
         with (
@@ -88,7 +87,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
             log = locked.enter_context(_log(run))
             task, output = task.model_copy(update={"data_dir": data_dir, "log": log}), _Output(log)
             fewest = least or hosts
-            while not _train(
+            while lost := _train(
                 task,
                 executor,
                 _fitting(_nodes(executor, hosts, fewest, RESETTLE if losses else SETTLE), hosts, fewest, task, console),
@@ -98,9 +97,11 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                 losses, before, step = losses + 1, step, _step(task)
                 losses = 1 if step > before else losses
                 if losses == LOSSES:
+                    reason = "" if lost == LOST else f" ({lost})"
                     raise LostHostError(
-                        f"nodes of the cluster were lost {LOSSES} times in a row before a checkpoint. Repeat the "
-                        f"command once the cluster is stable, or resume the run if it has begun: {again}"
+                        f"nodes of the cluster were lost {LOSSES} times in a row before a checkpoint{reason}. Repeat "
+                        "the command once the nodes can reach each other and the cluster is stable, or resume the run "
+                        f"if it has begun: {again}"
                     )
                 say(console, f"a node or its process was lost after step {step:,}; the run starts again from there")
                 if (run / "run.json").exists():
@@ -229,13 +230,13 @@ def _fitting(nodes: dict[Node, str], hosts: int, least: int, task: HostTask, con
 
 def _train(
     task: HostTask, executor: ClusterExecutor, nodes: Mapping[Node, str], console: Console, output: _Output
-) -> bool:
-    """Trains a run on these nodes; returns False if one of them was lost."""
+) -> str:
+    """Trains a run on these nodes; returns how one of them was lost, or an empty string."""
     address = next(iter(nodes.values()))
     for index, node in enumerate(nodes):
         process = HostProcess(task, Hosts(address, len(nodes), index))
         executor.submit_to(node, str(index), process, train_as_host)
-    running, trained = len(nodes), False
+    running, trained, lost = len(nodes), False, LOST
     while running:
         for outcome in executor.finished(POLL):
             running -= 1
@@ -244,9 +245,10 @@ def _train(
             if outcome.error and not outcome.lost:
                 raise UserError(outcome.error)
             if outcome.result not in (None, TRAINED, LOST):
-                say(console, outcome.result)
+                lost = outcome.result
+                say(console, lost)
         console.out(output.new(ended=not running), end="")
-    return trained
+    return "" if trained else lost
 
 
 def _config(task: HostTask) -> Config | None:
@@ -278,7 +280,7 @@ def train_as_host(process: HostProcess) -> str:
     """Trains a run along with the other processes.
 
     Returns:
-        `TRAINED`; `LOST` if another process has died or cannot be reached; or a sentence if this one was killed.
+        `TRAINED`; `LOST` if another process has died; or a sentence if this one was killed, or waited in vain.
 
     Raises:
         UserError: the run cannot be trained.
@@ -295,17 +297,23 @@ def train_as_host(process: HostProcess) -> str:
     try:
         with redirect_stderr(errors), synced(task.log) if hosts.leads else nullcontext(task.log) as log:
             train_together(task.model_copy(update={"log": log}), hosts, Console(file=io.StringIO()))
-    except LostHostError:
-        return LOST
+    except LostHostError as error:
+        return _loss(str(error), hosts)
     except SystemExit as end:
+        text = errors.getvalue().strip().rpartition(": error: ")[2]
         if end.code == os.EX_TEMPFAIL:
-            return LOST
+            return _loss(text, hosts)
         if end.code in (129, 130, 143):
             raise
         if isinstance(end.code, int) and end.code - 128 in {*signal.Signals}:
             # For example by the system, which lacks memory. Another node, or a new process, may have enough.
             how = signal.Signals(end.code - 128).name
             return f"process {hosts.index} on {socket.gethostname()} was killed by {how}"
-        text = errors.getvalue().strip()
-        raise UserError(text.rpartition(": error: ")[2] or f"a process ended with status {end.code}") from None
+        raise UserError(text or f"a process ended with status {end.code}") from None
     return TRAINED
+
+
+def _loss(error: str, hosts: Hosts) -> str:
+    """Returns `LOST`, or how else others were lost: the error without advice on processes that are started by hand."""
+    sentence = error.partition(". ")[0]
+    return LOST if sentence in ("", DIED.format(count=hosts.count)) else sentence

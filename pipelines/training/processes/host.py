@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
@@ -23,8 +24,9 @@ from rich.console import Console
 from pipelines.core import environment, frameworks, signals
 from pipelines.core.config import Config
 from pipelines.core.console import say
-from pipelines.core.errors import LostHostError, UserError, disk_is_full
-from pipelines.core.hosts import ADDRESSES, Hosts, of_environment
+from pipelines.core.errors import LostHostError, UserError, disk_is_full, reason
+from pipelines.core.hosts import ADDRESSES, COUNT, Hosts, of_environment
+from pipelines.core.run import open_run
 from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
 from pipelines.training.processes.task import Task, perform
@@ -37,12 +39,18 @@ POLL = 0.05
 CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
 """Message of a child to its parent: all processes are connected."""
+DIED = "one of the {count} processes has died or cannot be reached"
+"""How a process describes the loss of another one."""
 # Lines of the C++ log: level, date and time.
 LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
 # Lines with which a process ends; all lines after them belong to them.
 FATAL = re.compile(r"F\d{4} |E\d{4} .*coordination")
 # The line with which JAX ends a process because another one is gone.
 GONE = re.compile(r"[EF]\d{4} .*(distributed service|coordination|heartbeat)", re.IGNORECASE)
+
+
+class _MissingHostError(LostHostError):
+    """Another process has not come in time."""
 
 
 class HostTask(Task):
@@ -88,7 +96,15 @@ def act(task: HostTask) -> None:
     from pipelines.training import launch
     from pipelines.training.exchange import connect, is_lost
 
-    exchange = connect(hosts, devices) if hosts else None
+    try:
+        exchange = connect(hosts, devices) if hosts else None
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
+        raise LostHostError(
+            f"the processes cannot connect to each other: {reason(error)}. The host name of each machine must resolve "
+            "to an address that the others can reach."
+        ) from error
     os.write(task.ready, CONNECTED)
     options: dict[str, Any] = {
         "console": console,
@@ -124,12 +140,28 @@ def train_together(task: HostTask, hosts: Hosts, console: Console) -> None:
         console: where to report that processes are missing.
 
     Raises:
-        LostHostError: another process is missing or has died.
+        LostHostError: another process has died, or is missing before the last step.
         SystemExit: the child has reported an error, was stopped or was killed; the status is passed on.
         UserError: the run could not be downloaded or uploaded.
     """
     with synced(task.place, owned=True) if hosts.leads else nullcontext(task.folder) as folder:
-        _train_in_child(task.model_copy(update={"folder": folder}), hosts, console)
+        task = task.model_copy(update={"folder": folder})
+        try:
+            _train_in_child(task, hosts, console)
+        except _MissingHostError:
+            if not (hosts.leads and _has_trained(folder)):
+                raise
+            # After the last step, the others have ended with status 0, and nothing starts them again.
+            say(console, "all steps are done: process 0 finishes the run without the others")
+            _train_in_child(task, replace(hosts, count=1), console)
+
+
+def _has_trained(folder: Path) -> bool:
+    """Returns whether all steps of a run are done, though its net, figures or report may be missing."""
+    with suppress(UserError):
+        run = open_run(folder)
+        return run.record.state == "finished" or run.record.step == run.config.epochs * run.record.steps_per_epoch
+    return False
 
 
 def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
@@ -137,6 +169,7 @@ def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
     withheld: list[str] = []
     received: list[signal.Signals] = []
     connected = False
+    variables = {ADDRESSES: hosts.address, COUNT: str(hosts.count), environment.COMMAND: environment.command()}
 
     def pass_on(number: signal.Signals) -> None:
         child.send_signal(number)
@@ -146,7 +179,7 @@ def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
 
     with subprocess.Popen(
         [*CHILD, task.model_copy(update={"ready": write}).model_dump_json()],
-        env={**os.environ, environment.COMMAND: environment.command()},
+        env={**os.environ, **variables},
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         pass_fds=[write],
@@ -158,7 +191,7 @@ def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
         relay.start()
         try:
             with signals.handled(pass_on):
-                connected = _connects(read, hosts, console)
+                connected = hosts.count == 1 or _connects(read, hosts, console)
                 status = _ended(child)
         finally:
             child.kill()
@@ -188,7 +221,9 @@ def _connects(ready: int, hosts: Hosts, console: Console) -> bool:
             "without a proxy.",
         )
         if not _is_readable(ready, LIMIT - NOTICE):
-            raise LostHostError(f"{of} has waited {LIMIT:.0f} s for the others at {hosts.address}. Start all of them.")
+            raise _MissingHostError(
+                f"{of} has waited {LIMIT:.0f} s for the others at {hosts.address}. Start all of them."
+            )
     return os.read(ready, 1) == CONNECTED
 
 
@@ -224,7 +259,7 @@ def _relay(stream: IO[bytes], program: str, withheld: list[str]) -> None:
 
 
 def _lost(task: HostTask, hosts: Hosts) -> LostHostError:
-    return LostHostError(f"one of the {hosts.count} processes has died or cannot be reached. {_again(task)}")
+    return LostHostError(f"{DIED.format(count=hosts.count)}. {_again(task)}")
 
 
 def _again(task: HostTask) -> str:

@@ -265,6 +265,16 @@ def test_tasks_get_settings_and_folder_of_the_driver(opened, monkeypatch, tmp_pa
     assert Path.cwd() == tmp_path
 
 
+@pytest.mark.parametrize(("given", "expected"), [("data", "{folder}/data"), ("~/data", "{home}/data"), ("", "its own")])
+def test_tasks_get_the_default_folder_of_data_of_the_driver(monkeypatch, tmp_path, given, expected):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(cluster_executor.DATA_DIR, given)
+    setting = cluster_executor._setting(1)
+    monkeypatch.setenv(cluster_executor.DATA_DIR, "its own")
+    outcome = cluster_worker.perform(setting, "a", pickle.dumps((cluster_executor.DATA_DIR, os.getenv)))
+    assert outcome.result == expected.format(folder=tmp_path, home=Path.home())
+
+
 def test_ctrl_c_of_a_prediction_cancels_what_runs(opened):
     ray, executor = opened()
     ray.ends = False

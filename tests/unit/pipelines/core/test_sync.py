@@ -1,8 +1,10 @@
 """Copies of runs and files in a bucket, on fsspec's file system in memory."""
 
+import errno
 import itertools
 import os
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from pipelines.core import sync as module
 from pipelines.core.errors import StoppedError, UserError
+from pipelines.core.executor import JobError
 from pipelines.core.sync import fetched, place_of, refresh, synced
 from pipelines.core.url import Url
 from serving import stores
@@ -242,6 +245,26 @@ def test_what_cannot_be_uploaded_is_kept(url, monkeypatch):
     assert f"with: gcloud storage rsync --recursive {run} {url}" in str(raised.value)
 
 
+def test_a_full_disk_is_reported_once_and_the_files_are_kept(url, monkeypatch, capsys):
+    attempts = []
+
+    def full(**_):
+        attempts.append(1)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/highway-0")
+
+    monkeypatch.setattr(module, "PERIOD", 0.01)
+    # It ends all tasks of a search, like a full disk in one of them.
+    with pytest.raises(JobError) as raised, synced(url) as run:  # noqa: PT012
+        monkeypatch.setattr(module.tempfile, "TemporaryDirectory", full)
+        save(run, 1)
+        while len(attempts) < 3:
+            time.sleep(0.01)
+    message = f"{url} cannot be uploaded from {tempfile.gettempdir()}: No space left on device."
+    assert capsys.readouterr().err == f"{message} The upload is tried again.\n"
+    assert str(raised.value) == f"{message} The newest files are on this machine only, in {run}. Upload it."
+    assert (run / "checkpoint" / "state.npz").read_text() == "1"
+
+
 def test_the_command_that_starts_last_owns_a_run(url):
     ended = rf"^{url} has been taken over by another command, which has ended: nothing more is uploaded from here"
     with pytest.raises(UserError, match=ended) as raised, synced(url, owned=True) as first:  # noqa: PT012
@@ -256,6 +279,24 @@ def test_the_command_that_starts_last_owns_a_run(url):
     assert (first / "checkpoint" / "state.npz").read_text() == "3"
     assert str(raised.value).endswith(f"The newest files are on this machine only, in {first}.")
     assert url.parent.files() == url.files()
+
+
+def test_a_run_that_is_taken_over_during_the_last_upload_keeps_its_new_owner(url, monkeypatch):
+    owner, put = url.with_name(module.OWNER.format(url.name)), Url.put
+
+    def put_and_lose(self, path):
+        put(self, path)
+        owner.write_bytes(b"process 1 on b")
+
+    with pytest.raises(UserError, match="taken over by process 1 on b: "), synced(url, owned=True) as run:  # noqa: PT012
+        save(run, 1)
+        module._copies[0].push()
+        (run / "best.keras").unlink()
+        save(run, 2)
+        (run / "best.keras").unlink()
+        monkeypatch.setattr(Url, "put", put_and_lose)
+    assert owner.read_text() == "process 1 on b"
+    assert "best.keras" in contents(url)
 
 
 def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):

@@ -43,8 +43,17 @@ def test_a_run_is_resumed_as_it_was_executed(monkeypatch, words):
     assert len(again) == 2 + len(words)
 
 
-def test_a_folder_in_use_is_resumed_with_the_same_data(tmp_path):
+@pytest.mark.parametrize("cluster", [[], ["--cluster", "auto", "--hosts", "3", "--min-hosts", "2"]])
+def test_a_folder_in_use_is_resumed_with_the_same_data_and_nodes(monkeypatch, tmp_path, cluster):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
     (tmp_path / "run").mkdir()
-    resume = f"--resume {tmp_path / 'run'} --data-dir data"
-    with pytest.raises(UserError, match=f"{resume}$"):
-        train.main(["demo", "--run", str(tmp_path / "run"), "--data-dir", "data"])
+    words = ["--data-dir", "data", *cluster]
+    with pytest.raises(UserError, match=f"--resume {tmp_path / 'run'} {' '.join(words)}$"):
+        train.main(["demo", "--run", str(tmp_path / "run"), *words])
+
+
+@pytest.mark.parametrize("gpus", ["none", "0"])
+def test_a_gpu_of_this_machine_is_refused_on_a_cluster(monkeypatch, gpus):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(UserError, match=r"--gpus chooses a GPU of this machine.*Leave it out; CUDA_VISIBLE_DEVICES"):
+        train.main(["demo", "--cluster", "auto", "--gpus", gpus])

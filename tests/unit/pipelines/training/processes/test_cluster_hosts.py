@@ -179,7 +179,7 @@ def test_a_run_is_checked_before_the_cluster(monkeypatch, tmp_path, words, messa
     (tmp_path / "sealed").mkdir()
     (tmp_path / "file.tar").touch()
     with pytest.raises(UserError, match=message):
-        train_verb.main([*words.split(), "--cluster", "auto", "--gpus", "none"])
+        train_verb.main([*words.split(), "--cluster", "auto"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file.tar", "full", "sealed"]
 
 
@@ -257,6 +257,13 @@ def test_losses_without_a_checkpoint_end_the_run(train, monkeypatch):
         train([[LOST, OTHER_LOST]] * 3)
 
 
+def test_a_run_is_given_up_with_the_last_reason(train, monkeypatch):
+    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    waited = "process 0 of 2 has waited 300 s for the others at 10.0.0.0:1234"
+    with pytest.raises(LostHostError, match=rf"in a row before a checkpoint \({waited}\)\. Repeat .* --resume"):
+        train([[{"result": waited}, OTHER_LOST]] * 3)
+
+
 def test_an_error_of_a_process_is_that_of_the_command(train):
     with pytest.raises(UserError, match="the data is missing"):
         train([[{"error": "the data is missing"}, OTHER_LOST]])
@@ -265,17 +272,20 @@ def test_an_error_of_a_process_is_that_of_the_command(train):
 def test_a_signal_says_how_to_resume(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").touch()
-    with pytest.raises(StoppedError, match=rf"highway train --resume {tmp_path / 'run'} --cluster auto --hosts 2"):
-        train([[{"error": "signal"}, OTHER_LOST]])
-    with pytest.raises(StoppedError, match=r"--cluster auto --hosts 2 --min-hosts 1 --data-dir data$"):
-        train([[{"error": "signal"}, OTHER_LOST]], least=1, again=("--data-dir", "data"))
+    again = ("--data-dir", "data", "--cluster", "auto", "--hosts", "2")
+    with pytest.raises(StoppedError, match=rf"highway train --resume {tmp_path / 'run'} {' '.join(again)}$"):
+        train([[{"error": "signal"}, OTHER_LOST]], again=again)
+
+
+DIED = "one of the 2 processes has died or cannot be reached"
 
 
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (LostHostError("gone"), "lost"),
-        (SystemExit(75), "lost"),
+        (LostHostError(f"{DIED}. Start all of them again."), "lost"),
+        (LostHostError("process 1 of 2 has waited 300 s. Start all of them."), "process 1 of 2 has waited 300 s"),
+        (SystemExit(75), "the data is missing"),
         (SystemExit(137), f"process 1 on {socket.gethostname()} was killed by SIGKILL"),
         (SystemExit(139), f"process 1 on {socket.gethostname()} was killed by SIGSEGV"),
         (SystemExit(2), UserError),

@@ -7,8 +7,10 @@ import time
 import pytest
 from rich.console import Console
 
+from pipelines.core import run as runs
+from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import LostHostError
-from pipelines.core.hosts import Hosts
+from pipelines.core.hosts import COUNT, Hosts
 from pipelines.training.processes import host
 from pipelines.training.processes.host import HostTask, train_together
 
@@ -27,11 +29,11 @@ WAITING = "E0101 00:00:00.000000 7 coordination_service.cc:80] Barrier failed\nI
 def train(monkeypatch, tmp_path):
     """A function that runs a script as the child, and returns what the console shows."""
 
-    def run(*lines):
+    def run(*lines, folder=tmp_path, hosts=HOSTS):
         code = "\n".join(["import json, os, signal, sys, time", *lines])
         monkeypatch.setattr(host, "CHILD", (sys.executable, "-c", code))
         console = Console(file=io.StringIO(), width=400)
-        train_together(HostTask(folder=tmp_path, data_dir=None, config=None), HOSTS, console)
+        train_together(HostTask(folder=folder, data_dir=None, config=None), hosts, console)
         return console.file.getvalue()
 
     return run
@@ -77,12 +79,58 @@ def test_a_child_that_is_killed_is_reported_with_its_log(train, capfd):
     assert error.startswith("highway train: error: process 0 was killed by SIGKILL. Start all of them again with")
 
 
+def test_processes_that_cannot_connect_to_each_other_say_why(monkeypatch, tmp_path):
+    def refuse(*_):
+        raise RuntimeError("UNKNOWN: Gloo context initialization failed: Connection refused, remote=[127.0.1.1]:1969")
+
+    monkeypatch.setattr("pipelines.training.exchange.connect", refuse)
+    monkeypatch.setattr(host.frameworks, "load", lambda *_: None)
+    monkeypatch.setattr(host, "of_environment", lambda: HOSTS)
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    with pytest.raises(LostHostError, match=r"cannot connect to each other: .*\[127\.0\.1\.1\]:1969\. The host name "):
+        host.act(HostTask(folder=tmp_path, data_dir=None, config=None))
+
+
 def test_missing_processes_are_reported_and_not_awaited_for_ever(train, monkeypatch):
     monkeypatch.setattr(host, "NOTICE", 0.05)
     assert "process 0 of 2 waits for the others at localhost:1" in train("time.sleep(0.3)", CONNECTED)
     monkeypatch.setattr(host, "LIMIT", 0.1)
     with pytest.raises(LostHostError, match=r"process 0 of 2 has waited 0 s for the others"):
         train("time.sleep(600)")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The run of the processes, before its first step."""
+    record = runs.Record(
+        created="2030-01-01T00:00:00+00:00",
+        command="highway train toy",
+        versions={},
+        backend="jax",
+        code=None,
+        machine=runs.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
+        precision=runs.Precision(policy="float32", reason="asked for"),
+        data=runs.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts={"train": 40}),
+        parameters=1,
+        steps_per_epoch=10,
+    )
+    config = Config(recipe="toy", model=ModelConfig(preset="none"), data="toy", epochs=2)
+    return runs.create(tmp_path / "run", config, record)
+
+
+@pytest.mark.parametrize("changes", [{"step": 20}, {"step": 10, "state": "finished"}])
+def test_after_the_last_step_the_leader_finishes_without_the_others(train, run, monkeypatch, changes):
+    monkeypatch.setattr(host, "NOTICE", 0.05)
+    monkeypatch.setattr(host, "LIMIT", 0.1)
+    # With a single process, `of_environment` finds none.
+    child = f'time.sleep(600 if os.environ["{COUNT}"] == "2" else 0)'
+    run.update(step=19)
+    with pytest.raises(LostHostError, match="has waited"):
+        train(child, folder=run.path)
+    run.update(**changes)
+    assert train(child, folder=run.path).endswith("all steps are done: process 0 finishes the run without the others\n")
+    with pytest.raises(LostHostError, match="has waited"):
+        train(child, folder=run.path, hosts=Hosts("localhost:1", 2, 1))
 
 
 @pytest.mark.parametrize(
