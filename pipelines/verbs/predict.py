@@ -140,16 +140,17 @@ def _print_table(given: Arguments, path: Path) -> None:
             line = {"row": place + 1, **prediction.model_dump(include=shown_fields)}
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
-        from pipelines.core.console import table_console
+        from pipelines.core.console import counted, table_console
 
         table_console().print(tables.table(found, given.top))
         shown = f", of which the first {tables.SHOWN} are shown" if len(found) > tables.SHOWN else ""
-        sys.stdout.write(f"{len(found):,} rows{shown}{score}\n")
+        sys.stdout.write(f"{counted(len(found), 'row')}{shown}{score}\n")
 
 
 def _write_table(given: Arguments, out: Location) -> None:
     from rich.console import Console
 
+    from pipelines.core.console import counted
     from pipelines.inference.job import PredictionJob
     from pipelines.inference.table_job import run
 
@@ -161,16 +162,18 @@ def _write_table(given: Arguments, out: Location) -> None:
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
     new = result.images - result.resumed
     if not new:
-        sys.stdout.write(f"{out} is already complete, with {result.images:,} rows. Remove it to start over.\n")
+        sys.stdout.write(f"{out} is already complete, with {counted(result.images, 'row')}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
     score = f"; {found.score()}" if found.score() else ""
-    sys.stdout.write(f"{out}: {result.images:,} rows{resumed}{score}; {new / max(result.seconds, 1e-9):,.0f} rows/s\n")
+    speed = f"{new / max(result.seconds, 1e-9):,.0f} rows/s"
+    sys.stdout.write(f"{out}: {counted(result.images, 'row')}{resumed}{score}; {speed}\n")
 
 
 def _write(given: Arguments, out: Location) -> None:
     from rich.console import Console
 
+    from pipelines.core.console import counted
     from pipelines.inference.job import PredictionJob, run
 
     job = PredictionJob(given.model, given.images, out, given.top, given.explain, given.data_dir)
@@ -178,12 +181,12 @@ def _write(given: Arguments, out: Location) -> None:
     result = run(job, console, _executor(given.cluster, console), partial(_processes, console))
     new = result.images - result.resumed
     if not new:
-        sys.stdout.write(f"{out} is already complete, with {result.images:,} images. Remove it to start over.\n")
+        sys.stdout.write(f"{out} is already complete, with {counted(result.images, 'image')}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
     unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
     speed = f"{new / result.seconds:,.0f} images/s"
-    sys.stdout.write(f"{out}: {result.images:,} images{resumed}{unreadable}; {speed}\n")
+    sys.stdout.write(f"{out}: {counted(result.images, 'image')}{resumed}{unreadable}; {speed}\n")
 
 
 def _name_version(model: Location, folder: Path) -> None:

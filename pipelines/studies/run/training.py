@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.core.config import Config
-from pipelines.core.console import say
+from pipelines.core.console import counted, say
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush
@@ -85,7 +85,7 @@ def train_runs(
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = scope.seeds * len(scope.arms)
-    say(console, _heading(study, scope, folder, f"{runs} runs", runs - len(members)))
+    say(console, _heading(study, scope, folder, counted(runs, "run"), runs - len(members)))
     remote = _remote(machines, partial(say, console)) if members else None
     train_all(members, workers=machines.workers, console=console, label=study.name, result=_result, remote=remote)
 
@@ -184,7 +184,7 @@ def search_settings(
     SEARCH_FILE.keep(search.plan, search.folder)
     state = search_state.read(search.folder)
     done = sum(trial.over for trial in state.trials) if state else 0
-    say(console, _heading(study, scope, folder, f"{len(scope.arms) * scope.seeds} settings", done))
+    say(console, _heading(study, scope, folder, counted(len(scope.arms) * scope.seeds, "setting"), done))
     if state is None or not state.over:
         lead(search, console)
 
