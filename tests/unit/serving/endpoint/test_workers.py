@@ -1,4 +1,4 @@
-"""What the supervisor of worker processes does: signals, the shared port, and workers that cannot start or that end."""
+"""The supervisor of worker processes: signals, the shared port, and workers that cannot start or that end."""
 
 import os
 import re

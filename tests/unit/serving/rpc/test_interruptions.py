@@ -1,4 +1,4 @@
-"""What must not end, or go unrecorded, when clients, models or the system interrupt it."""
+"""Interruptions by clients, models and the system, which must neither end the checks nor go unrecorded."""
 
 import asyncio
 import errno
