@@ -96,7 +96,7 @@ def test_a_study_is_killed_and_resumed(start, tmp_path):
     study = start(*words)
     output = study.communicate()[0]
     assert study.returncode == 0, output
-    assert f"1 runs ({label_of(studies.get(name))})" in output
+    assert f"1 run ({label_of(studies.get(name))})" in output
     assert_complete(folder, studies.get(name), (arm,))
 
 
