@@ -181,7 +181,8 @@ def _write(given: Arguments, out: Location) -> None:
     result = run(job, console, _executor(given.cluster, console), partial(_processes, console))
     new = result.images - result.resumed
     if not new:
-        sys.stdout.write(f"{out} is already complete, with {counted(result.images, 'image')}. Remove it to start over.\n")
+        count = counted(result.images, "image")
+        sys.stdout.write(f"{out} is already complete, with {count}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
     unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
