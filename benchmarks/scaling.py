@@ -27,6 +27,8 @@ TARGETS = {
 }
 # Hosts and gigabits per second of networks for which speeds are computed.
 NETWORKS = ((2, 1), (10, 1), (10, 10))
+# A net with batch normalization, whose layers exchange statistics, and the ending of the names of all such nets.
+NORMALIZED, NORMALIZED_ENDING = "mnist_conv_32_modern", "_modern"
 # Cores of a node in the simulations; numbers of nodes, minutes of a trial, and hours until a node is lost.
 CORES, NODES, MINUTES, LIFETIME = 8, (1, 4, 16, 64), 10, 2
 IMAGES, TRIALS = 1_000_000_000, 1000
@@ -60,17 +62,15 @@ def training(rows: Sequence[Record]) -> list[str]:
     from highway_keras.models.presets import FAMILIES, PRESETS  # with Keras
 
     latency, per_megabyte = _sum(rows)
-    lines = []
+    named, lines = _by_name(rows), []
     for recipe in FAMILIES:
         megabytes = 4e-6 * PRESETS[recipe].parameters
         cells = [f"`{recipe}`", f"{PRESETS[recipe].parameters:,}", number(megabytes)]
-        one, two = (_by_name(rows).get((f"training of {recipe}", way.name)) for way in (ONE, TWO))
+        one, two = (named.get((f"training of {recipe}", way.name)) for way in (ONE, TWO))
         if one:
             seconds = int(one["batch"]) / float(one["median"])
-            exchange = latency + per_megabyte * megabytes
-            if two:
-                # Other waiting in a step, such as for the slower of the two.
-                exchange = max(exchange, int(two["batch"]) / float(two["median"]) - seconds / 2)
+            like = NORMALIZED if recipe.endswith(NORMALIZED_ENDING) else recipe
+            exchange = max(latency + per_megabyte * megabytes, _waiting(rows, like))
             cells.append(f"{number(1e3 * seconds)} ms")
             cells.append(f"{float(two['ratio']):.2f}" if two else f"*{seconds / (seconds / 2 + exchange):.2f}*")
             for hosts, gigabits in NETWORKS:
@@ -116,6 +116,15 @@ def trials(rows: Sequence[Record]) -> list[str]:
         lines.append([f"{nodes * CORES}", *cells])
     lost = f"hours if a node is lost after {LIFETIME} hours on average"
     return markdown(["cores", "hours", "of their time training", lost, "trials begun again"], lines)
+
+
+def _waiting(rows: Sequence[Record], recipe: str) -> float:
+    """Returns the seconds of a step of two processes beyond half a step of one; 0 if they were not measured.
+
+    They exchange statistics and gradients then, or wait for the slower of the two.
+    """
+    one, two = (_by_name(rows).get((f"training of {recipe}", way.name)) for way in (ONE, TWO))
+    return int(two["batch"]) / float(two["median"]) - int(one["batch"]) / float(one["median"]) / 2 if one and two else 0
 
 
 def _by_name(rows: Sequence[Record]) -> dict[tuple[str, str], Record]:
