@@ -127,8 +127,11 @@ def _decoding(rows: Sequence[Record]) -> list[str]:
 
 
 def _accuracies(rows: Sequence[Record]) -> list[str]:
-    """Accuracy on each kind of image."""
-    return markdown(["images", "accuracy"], [[row["measure"], f"{float(row['median']):.2f}%"] for row in rows])
+    """Accuracy of each net on each kind of image."""
+    shares = {(row["measure"], row["contestant"]): f"{float(row['median']):.2f}%" for row in rows}
+    nets = _names(rows)
+    lines = [[name, *(shares[name, net] for net in nets)] for name in dict.fromkeys(row["measure"] for row in rows)]
+    return markdown(["images", *(f"`{net}`" for net in nets)], lines)
 
 
 TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {

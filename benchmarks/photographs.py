@@ -1,4 +1,4 @@
-"""Accuracy of the CIFAR-10 net of the package on test images in forms of photographs: larger, compressed, not square.
+"""Accuracy of the CIFAR nets of the package on test images in forms of photographs: larger, compressed, not square.
 
 The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
 `model.onnx`. No choice depends on these figures.
@@ -22,6 +22,8 @@ from serving.model import Model, open_model
 
 # A photograph: the image, uint8 [32, 32, 3], as a file.
 Photograph = Callable[[np.ndarray], bytes]
+# Nets of the package, and their data sets.
+NETS = ("cifar10", "cifar100")
 BATCH = 250
 IMAGES, QUICK = 2_000, 50
 # Approximate seconds per image file.
@@ -30,30 +32,36 @@ WHITE = 255
 
 
 def run(session: Session) -> Iterator[Row]:
-    """Classifies the test images in each form."""
-    if not data.is_prepared("cifar10"):
-        session.note("photographs: skipped, CIFAR-10 is not prepared (highway data prepare cifar10)")
-        return
-    from pipelines.data import sources
-
-    examples = sources.load("cifar10", "test")
-    assert isinstance(examples, sources.Examples), "the test images fit into memory"
-    chosen = np.linspace(0, len(examples.images) - 1, QUICK if session.quick else IMAGES).astype(int)
-    images, labels = examples.images[chosen], examples.labels[chosen]
-    model = open_model(Path("cifar10"))
+    """Classifies the test images of each net in each form."""
+    nets = [net for net in NETS if data.is_prepared(net)]
+    for net in [net for net in NETS if net not in nets]:
+        session.note(f"photographs: {net} is skipped, because it is not prepared (highway data prepare {net})")
+    examples = {net: _examples(net, QUICK if session.quick else IMAGES) for net in nets}
+    models = {net: open_model(Path(net)) for net in nets}
     for name, photograph in PHOTOGRAPHS.items():
-        right = 100 * float(np.mean(_predicted(model, photograph, images) == labels))
-        row = Row("photographs", name, "%", "ours", ours=True, data=f"{len(images)} of cifar10")
-        session.spent(FILE_COST * len(images), f"photographs, {name}: {right:.2f}%")
-        yield session.row(row, [right])
+        for net, (images, labels) in examples.items():
+            right = 100 * float(np.mean(_predicted(models[net], photograph, images) == labels))
+            row = Row("photographs", name, "%", net, ours=True, data=f"{len(images):,} test images")
+            session.spent(FILE_COST * len(images), f"photographs, {net}, {name}: {right:.2f}%")
+            yield session.row(row, [right])
 
 
 def cost(session: Session) -> float:
     """Estimates how many seconds `run` takes."""
-    return len(PHOTOGRAPHS) * FILE_COST * (QUICK if session.quick else IMAGES)
+    return len(NETS) * len(PHOTOGRAPHS) * FILE_COST * (QUICK if session.quick else IMAGES)
 
 
-BENCHMARK = Benchmark("photographs", "How accurate is the net of the package on photographs of other sizes?", run, cost)
+BENCHMARK = Benchmark("photographs", "How accurate are the packaged nets on photographs of other sizes?", run, cost)
+
+
+def _examples(net: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns test images and their labels, evenly spaced in the split."""
+    from pipelines.data import sources
+
+    examples = sources.load(net, "test")
+    assert isinstance(examples, sources.Examples), "the test images fit into memory"
+    chosen = np.linspace(0, len(examples.images) - 1, count).astype(int)
+    return examples.images[chosen], examples.labels[chosen]
 
 
 def _predicted(model: Model, photograph: Photograph, images: np.ndarray) -> np.ndarray:
