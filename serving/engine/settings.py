@@ -87,7 +87,7 @@ class Settings:
     crashes: Crashes | None = None
     """Versions that crashed a worker process, which are not served again; None without a supervisor."""
     readiness: Readiness = field(default_factory=Readiness)
-    """Whether other processes that share the port can answer already."""
+    """State of the workers that share the port, which decides when each accepts connections."""
     bucket: str | None = None
     """URL of the repository that `models` is a copy of (`serving.bucket`); None if it is not a copy."""
 

@@ -40,7 +40,7 @@ CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
 """Message of a child to its parent: all processes are connected."""
 DIED = "one of the {count} processes has died or cannot be reached"
-"""How a process describes the loss of another one."""
+"""Message of a process that has lost another one."""
 # Lines of the C++ log: level, date and time.
 LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
 # Lines with which a process ends; all lines after them belong to them.

@@ -18,14 +18,13 @@ from pipelines.core.sync import fetched, place_of, refresh, synced
 from pipelines.core.url import Url
 from serving import stores
 from tests.dying_store import dying
-
-numbers = itertools.count()
+from tests.unit.pipelines.core.runs_in_memory import contents, place, save, write
 
 
 @pytest.fixture
 def url():
     """A place of its own in memory."""
-    return Url(f"memory://synced-{next(numbers)}/runs/x")
+    return place()
 
 
 @pytest.fixture(autouse=True)
@@ -48,31 +47,6 @@ def push(monkeypatch):
 
     monkeypatch.setattr(module._Sync, "start", noted)
     return push
-
-
-def contents(url):
-    return {str(one.url).removeprefix(f"{url}/"): one.url.read_text() for one in url.files()}
-
-
-def save(run, step):
-    """Writes the files of training up to a checkpoint, in its order."""
-    (run / "checkpoint").mkdir(parents=True, exist_ok=True)
-    with (run / "metrics.csv").open("a") as file:
-        file.write(f"{step}\n")
-    write(run / "best.keras", step)
-    write(run / "run.json", step)
-    newest, previous = run / "checkpoint" / "state.npz", run / "checkpoint" / "previous.npz"
-    if newest.exists():
-        newest.replace(previous)
-    write(newest, step)
-
-
-def write(path, step):
-    aside = path.with_name(f".{path.name}")
-    aside.write_text(f"{step}")
-    # Times of files may have a low resolution.
-    os.utime(aside, ns=(next(numbers), next(numbers)))
-    aside.replace(path)
 
 
 def test_a_path_stays_what_it_is(tmp_path):
@@ -263,61 +237,6 @@ def test_a_full_disk_is_reported_once_and_the_files_are_kept(url, monkeypatch, c
     assert capsys.readouterr().err == f"{message} The upload is tried again.\n"
     assert str(raised.value) == f"{message} The newest files are on this machine only, in {run}. Upload it."
     assert (run / "checkpoint" / "state.npz").read_text() == "1"
-
-
-def test_the_command_that_starts_last_owns_a_run(url):
-    ended = rf"^{url} has been taken over by another command, which has ended: nothing more is uploaded from here"
-    with pytest.raises(UserError, match=ended) as raised, synced(url, owned=True) as first:  # noqa: PT012
-        save(first, 1)
-        with synced(url, owned=True) as second:
-            save(second, 2)
-            with pytest.raises(UserError, match=f"by process {os.getpid()} on "):
-                module._copies[0].push()
-        assert contents(url)["checkpoint/state.npz"] == "2"
-        save(first, 3)
-    assert contents(url)["checkpoint/state.npz"] == "2"
-    assert (first / "checkpoint" / "state.npz").read_text() == "3"
-    assert str(raised.value).endswith(f"The newest files are on this machine only, in {first}.")
-    assert url.parent.files() == url.files()
-
-
-def test_a_run_that_is_taken_over_during_the_last_upload_keeps_its_new_owner(url, monkeypatch):
-    owner, put = url.with_name(module.OWNER.format(url.name)), Url.put
-
-    def put_and_lose(self, path):
-        put(self, path)
-        owner.write_bytes(b"process 1 on b")
-
-    with pytest.raises(UserError, match="taken over by process 1 on b: "), synced(url, owned=True) as run:  # noqa: PT012
-        save(run, 1)
-        module._copies[0].push()
-        (run / "best.keras").unlink()
-        save(run, 2)
-        (run / "best.keras").unlink()
-        monkeypatch.setattr(Url, "put", put_and_lose)
-    assert owner.read_text() == "process 1 on b"
-    assert "best.keras" in contents(url)
-
-
-def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):
-    monkeypatch.setattr(module, "PERIOD", 0.01)
-    shown = ""
-    with pytest.raises(UserError, match="taken over"), synced(url, owned=True):  # noqa: PT012
-        with synced(url, owned=True):
-            pass
-        while "taken over" not in shown:
-            shown += capsys.readouterr().err
-        module._copies[0]._thread.join()
-    assert (shown + capsys.readouterr().err).count("taken over") == 1
-
-
-def test_commands_that_add_to_a_run_do_not_take_it_over(url):
-    with synced(url, owned=True) as run:
-        save(run, 1)
-        module._copies[0].push()
-        with synced(url) as same:
-            write(same / "evaluation.json", 1)
-    assert {*contents(url)} == {"metrics.csv", "best.keras", "run.json", "checkpoint/state.npz", "evaluation.json"}
 
 
 def test_what_stays_removed_is_removed_before_the_end(url, push):

@@ -1,0 +1,78 @@
+"""Ownership of a run in a bucket that several commands train."""
+
+import os
+
+import pytest
+
+from pipelines.core import sync as module
+from pipelines.core.errors import UserError
+from pipelines.core.sync import synced
+from pipelines.core.url import Url
+from tests.unit.pipelines.core.runs_in_memory import contents, place, save, write
+
+
+@pytest.fixture
+def url():
+    """A place of its own in memory."""
+    return place()
+
+
+@pytest.fixture(autouse=True)
+def _by_hand(monkeypatch):
+    """Uploads happen when a test wants them to."""
+    monkeypatch.setattr(module, "PERIOD", 1e6)
+
+
+def test_the_command_that_starts_last_owns_a_run(url):
+    ended = rf"^{url} has been taken over by another command, which has ended: nothing more is uploaded from here"
+    with pytest.raises(UserError, match=ended) as raised, synced(url, owned=True) as first:  # noqa: PT012
+        save(first, 1)
+        with synced(url, owned=True) as second:
+            save(second, 2)
+            with pytest.raises(UserError, match=f"by process {os.getpid()} on "):
+                module._copies[0].push()
+        assert contents(url)["checkpoint/state.npz"] == "2"
+        save(first, 3)
+    assert contents(url)["checkpoint/state.npz"] == "2"
+    assert (first / "checkpoint" / "state.npz").read_text() == "3"
+    assert str(raised.value).endswith(f"The newest files are on this machine only, in {first}.")
+    assert url.parent.files() == url.files()
+
+
+def test_a_run_that_is_taken_over_during_the_last_upload_keeps_its_new_owner(url, monkeypatch):
+    owner, put = url.with_name(module.OWNER.format(url.name)), Url.put
+
+    def put_and_lose(self, path):
+        put(self, path)
+        owner.write_bytes(b"process 1 on b")
+
+    with pytest.raises(UserError, match="taken over by process 1 on b: "), synced(url, owned=True) as run:  # noqa: PT012
+        save(run, 1)
+        module._copies[0].push()
+        (run / "best.keras").unlink()
+        save(run, 2)
+        (run / "best.keras").unlink()
+        monkeypatch.setattr(Url, "put", put_and_lose)
+    assert owner.read_text() == "process 1 on b"
+    assert "best.keras" in contents(url)
+
+
+def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):
+    monkeypatch.setattr(module, "PERIOD", 0.01)
+    shown = ""
+    with pytest.raises(UserError, match="taken over"), synced(url, owned=True):  # noqa: PT012
+        with synced(url, owned=True):
+            pass
+        while "taken over" not in shown:
+            shown += capsys.readouterr().err
+        module._copies[0]._thread.join()
+    assert (shown + capsys.readouterr().err).count("taken over") == 1
+
+
+def test_commands_that_add_to_a_run_do_not_take_it_over(url):
+    with synced(url, owned=True) as run:
+        save(run, 1)
+        module._copies[0].push()
+        with synced(url) as same:
+            write(same / "evaluation.json", 1)
+    assert {*contents(url)} == {"metrics.csv", "best.keras", "run.json", "checkpoint/state.npz", "evaluation.json"}
