@@ -68,6 +68,9 @@ def _folded_highway(layer: Any) -> Any:
     gates = ("transform_kernel", "transform_bias")
     for name in (*gates, "carry_kernel", "carry_bias") if layer.carry_gate == "separate" else gates:
         getattr(copy, name).assign(getattr(layer, name))
+    if isinstance(layer.activation, keras.layers.Layer):
+        # Such as PReLU, with weights of its own.
+        copy.activation.set_weights(layer.activation.get_weights())
     return copy
 
 

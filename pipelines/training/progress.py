@@ -24,6 +24,8 @@ LINE = {
     "val_f1": "validation {:.3f}",
     "val_mae": "validation {:.4g}",
 }
+# The loss of a regression depends on the unit of its target, and may be far below 1.
+LINE_OF_REGRESSION = LINE | {"loss": "loss {:.4g}"}
 
 
 class TrainingProgress(keras.callbacks.Callback):
@@ -112,7 +114,8 @@ class TrainingProgress(keras.callbacks.Callback):
         if self.bar:
             self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=self._scores(logs))
         else:
-            parts = [form.format(float(logs[name])) for name, form in LINE.items() if name in logs]
+            forms = LINE_OF_REGRESSION if "mae" in logs else LINE
+            parts = [form.format(float(logs[name])) for name, form in forms.items() if name in logs]
             parts += [f"{self.speed:,.0f} examples/s"] if self.speed else []
             parts.append(f"{time.perf_counter() - self.started:.1f} s")
             say(self.console, f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}")
@@ -123,5 +126,5 @@ class TrainingProgress(keras.callbacks.Callback):
             score = f"acc {float(logs['accuracy']):.1%}"
         else:
             score = f"F1 {float(logs['f1']):.3f}" if "f1" in logs else f"error {float(logs['mae']):.3g}"
-        text = f"loss {float(logs['loss']):.3f}  {score}{self.validation}"
+        text = f"loss {float(logs['loss']):{'.3g' if 'mae' in logs else '.3f'}}  {score}{self.validation}"
         return f"{text}  {self.speed:,.0f} ex/s" if self.speed else text

@@ -41,7 +41,7 @@ class Objective:
         """Formats a score: accuracies as percentages, like everywhere else; nothing if there is none."""
         if score is None:
             return ""
-        return f"{score:.2%}" if self.name == "val_accuracy" else f"{score:.4f}"
+        return f"{score:.2%}" if self.name == "val_accuracy" else f"{score:.4g}"
 
     def key(self, score: float) -> float:
         """A sort key that puts the best score first."""

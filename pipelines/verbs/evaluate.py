@@ -1,5 +1,6 @@
 """`highway evaluate`: evaluates a run on the test split, or on other data."""
 
+import math
 from pathlib import Path
 
 import tyro
@@ -95,9 +96,12 @@ def table(result: AnyEvaluation, examples: str = "images") -> Table:
     shown.add_section()
     many = len(result.classes) > 20
     classes = list(enumerate(result.classes))
-    for index, item in sorted(classes, key=lambda one: one[1].accuracy)[:5] if many else classes:
+    # Classes without examples last: `--data` may have some of the classes only.
+    worst = sorted(classes, key=lambda one: one[1].accuracy if one[1].count else math.inf)
+    for index, item in worst[:5] if many else classes:
         ends = "{:.2%} to {:.2%}".format(*evaluation.interval(item.correct, item.count)) if item.count else ""
-        scores = f"{item.accuracy:.2%}", ends, f"{result.precision(index):.2%}", f"{result.f1(index):.3f}"
+        accuracy = f"{item.accuracy:.2%}" if item.count else ""
+        scores = accuracy, ends, f"{result.precision(index):.2%}", f"{result.f1(index):.3f}"
         shown.add_row(item.label, f"{item.count:,}", *scores)
     calibration = f", calibration error {error:.2%}" if (error := result.calibration_error) is not None else ""
     shown.caption = f"cross-entropy {result.loss:.4f}{calibration}" + ("; the five worst classes" if many else "")

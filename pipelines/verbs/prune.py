@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway prune", Arguments.__doc__ or "")
     console = Console()
-    to = given.to or given.run.with_name(f"{given.run.name}-pruned")
+    to = given.to or folder(given.run)
     with synced(given.run) as run, synced(to) as aside:
         new = prune(
             run, aside, tolerance=given.tolerance, weights=given.weights, examples=given.examples,
@@ -60,11 +60,19 @@ def main(arguments: list[str]) -> None:
     say(console, f"run directory {to}, report {to / 'report.md'}\nnext: highway evaluate {to}; highway export {to}")
 
 
+def folder(run: Location) -> Location:
+    """Returns the run directory to create if none is named, beside the one to prune."""
+    if isinstance(run, Path) and run.name in ("", ".."):
+        # Such as ".", whose name is elsewhere.
+        run = run.resolve()
+    return run.with_name(f"{run.name}-pruned")
+
+
 def _table(run: Run, pruned: Pruned) -> Table:
     shown = Table("", "before", "after")
     shown.add_row("highway layers", f"{pruned.layers}", f"{pruned.layers - len(pruned.removed)}")
     shown.add_row("trained parameters", f"{pruned.parameters:,}", f"{run.record.parameters:,}")
     for name in sorted(pruned.before):
-        style = ".2%" if name == "accuracy" else ".4f"
+        style = ".2%" if name == "accuracy" else ".4g"
         shown.add_row(name, f"{pruned.before[name]:{style}}", f"{pruned.after[name]:{style}}")
     return shown

@@ -285,7 +285,9 @@ def folder(given: TrainArguments) -> Location:
 
 def _summary(record: Record, run: Location) -> str:
     metrics = record.metrics
-    parts = [f"loss {metrics['loss']:.4f}"]
+    # The loss of a regression depends on the unit of its target, and may be far below 1.
+    style = ".4g" if "mae" in metrics else ".4f"
+    parts = [f"loss {metrics['loss']:{style}}"]
     if "accuracy" in metrics:
         parts.append(f"accuracy {metrics['accuracy']:.2%}")
     elif "f1" in metrics:
@@ -295,8 +297,8 @@ def _summary(record: Record, run: Location) -> str:
         unit = " standard deviations" if record.data.columns else ""
         parts.append(f"mean absolute error {metrics['mae']:.4g}{unit}")
     if "best_val_loss" in metrics:
-        best = f"best {metrics['best_val_loss']:.4f} after epoch {metrics['best_epoch']:.0f}"
-        parts.append(f"validation loss {metrics['val_loss']:.4f} ({best})")
+        best = f"best {metrics['best_val_loss']:{style}} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation loss {metrics['val_loss']:{style}} ({best})")
     elif "val_accuracy" in metrics:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")

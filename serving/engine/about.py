@@ -83,8 +83,9 @@ class About:
         """
         if name is not None:
             found = [self.catalog.find(name, version)]
-            if version is None:
-                found = [*self.catalog.models()[name].served.values()] or found
+            # The model may have been dropped since.
+            if version is None and (state := self.catalog.models().get(name)):
+                found = [*state.served.values()] or found
         else:
             found = [one for _, state in sorted(self.catalog.models().items()) for one in state.served.values()]
         return {"model_stats": [triton.statistics(one.manifest, one.statistics) for one in found]}

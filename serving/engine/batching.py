@@ -156,6 +156,9 @@ class Batcher:
         return batch
 
     def _timed(self, images: np.ndarray) -> Arrays:
+        if not len(images):
+            # It says nothing about the time of an image.
+            return self.run(images)
         start, used = time.perf_counter(), time.thread_time()
         outputs = self.run(images)
         # CPU time: waiting for a core or for the GIL says nothing about the net.
@@ -163,7 +166,7 @@ class Batcher:
         seconds = time.perf_counter() - start
         self.measured(len(images), seconds)
         self.statistics.compute(len(images), seconds)
-        taken = used / max(len(images), 1)
+        taken = used / len(images)
         self._seconds = taken if self._seconds == float("inf") else 0.9 * self._seconds + 0.1 * taken
         return outputs
 

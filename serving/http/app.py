@@ -5,7 +5,7 @@ import gc
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -148,7 +148,9 @@ async def _keep_current(keys: Keys, catalog: Catalog[ServedVersion], seconds: fl
     while True:
         await run_in_threadpool(keys.refresh)
         if metrics.SHARED:
-            metrics.publish(catalog)
+            # A full disk must not end the reading of keys; the gauges are published again soon.
+            with suppress(OSError):
+                metrics.publish(catalog)
         await asyncio.sleep(seconds)
 
 

@@ -62,6 +62,13 @@ def test_dense_layers_and_nested_models_are_folded():
     assert_folds(model, X[:, 0, 0])
 
 
+def test_weights_of_an_activation_are_kept():
+    inputs = keras.Input(X.shape[1:])
+    y = ConvHighway(3, activation=keras.layers.PReLU(), batch_normalization=True)(inputs)
+    y = Highway(activation=keras.layers.PReLU(), batch_normalization=True)(keras.layers.GlobalAveragePooling2D()(y))
+    assert_folds(keras.Model(inputs, y))
+
+
 def test_what_cannot_be_folded_stays():
     inputs = keras.Input((3,))
     first = keras.layers.Dense(4, activation="tanh")(keras.layers.BatchNormalization()(inputs))

@@ -80,6 +80,15 @@ def test_the_table_shows_all_of_few_classes_and_the_worst_of_many():
     assert list(many.columns[0].cells)[1:] == [f"class {index}" for index in range(5)]
 
 
+def test_the_worst_classes_are_not_those_without_examples():
+    labels = np.arange(90, 100)
+    logits = np.eye(100)[np.where(labels < 93, 5, labels)]
+    shown = table(result(logits, labels, tuple(f"class {index}" for index in range(100))))
+    assert list(shown.columns[0].cells)[1:4] == ["class 90", "class 91", "class 92"]
+    few = table(result(np.eye(3)[[0, 1]], np.array([0, 1]), ("a", "b", "c")))
+    assert list(few.columns[2].cells)[1:] == ["100.00%", "100.00%", ""]
+
+
 TARGETS = np.array([[1.0], [2.0], [3.0], [6.0]], "float32")
 
 

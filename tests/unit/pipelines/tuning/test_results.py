@@ -143,7 +143,11 @@ def test_a_net_without_gates_has_no_gate_bias(tmp_path, net, biased):
 
 @pytest.mark.parametrize(
     ("name", "score", "text"),
-    [("val_accuracy", 0.97654, "validation accuracy 97.65%"), ("val_loss", 0.123456, "validation loss 0.1235")],
+    [
+        ("val_accuracy", 0.97654, "validation accuracy 97.65%"),
+        ("val_loss", 0.123456, "validation loss 0.1235"),
+        ("val_mae", 0.0000123456, "validation mae 1.235e-05"),
+    ],
 )
 def test_scores_are_written_as_in_training(name, score, text):
     objective = Objective(name, "max")

@@ -119,6 +119,17 @@ def test_an_empty_request_is_answered(batcher):
     assert answer["same"].shape == (0, 1)
 
 
+def test_empty_requests_do_not_make_a_net_look_fast(executor):
+    def run(images):
+        return {"same": images}
+
+    measured = []
+    batcher = Batcher(run, largest=8, queue=20, executor=executor, measured=lambda *args: measured.append(args))
+    batcher._seconds = 1.0
+    asyncio.run(together(batcher, *[np.zeros((0, 1), np.uint8)] * 5))
+    assert (batcher._seconds, measured, batcher.statistics.batches) == (1.0, [], {})
+
+
 def test_requests_beyond_the_queue_are_refused_and_accepted_ones_answered(batcher, at_once):
     answers = asyncio.run(together(batcher, *[images(number) for number in range(30)]))
     refused = [answer for answer in answers if isinstance(answer, BusyError)]

@@ -1,6 +1,7 @@
 """The endpoint as an ASGI app, over the version made by hand."""
 
 import base64
+import errno
 import gc
 import io
 import json
@@ -19,6 +20,7 @@ from serving.engine.catalog import Catalog
 from serving.engine.settings import Settings
 from serving.errors import UnavailableError
 from serving.http.app import make_app
+from serving.requests import metrics
 from tests.endpoint import IMAGES, LoadedClient, eventually
 
 
@@ -158,6 +160,20 @@ def test_a_key(version):
             assert client.get(path).status_code == 200
 
 
+def test_keys_are_read_again_although_metrics_cannot_be_written(version, tmp_path, monkeypatch):
+    def publish(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(metrics, "SHARED", True)
+    monkeypatch.setattr(metrics, "publish", publish)
+    (file := tmp_path / "keys").write_text("alice first-key\n")
+    with LoadedClient(make_app(Settings(version.parents[1], poll=0.05, key_file=file))) as client:
+        time.sleep(0.2)
+        file.write_text("alice second-key\n")
+        headers = {"authorization": "Bearer second-key"}
+        eventually(lambda: client.get("/v1/models", headers=headers).status_code == 200)
+
+
 def test_pages_of_other_sites(version):
     origin = {"Origin": "https://example.org"}
     with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
@@ -199,6 +215,12 @@ def test_a_model_that_is_being_dropped_does_not_matter_to_readiness(client, monk
     # It was there when the models were listed.
     monkeypatch.setattr(Catalog, "names", lambda _: ["dropped", "tiny"])
     assert client.get("/v2/health/ready").status_code == 200
+
+
+def test_a_model_that_is_being_dropped_has_statistics(client, monkeypatch):
+    monkeypatch.setattr(Catalog, "models", lambda _: {})
+    (found,) = client.get("/v2/models/tiny/stats").json()["model_stats"]
+    assert (found["name"], found["version"]) == ("tiny", "1")
 
 
 def test_the_page_may_load_nothing_from_elsewhere(client):
