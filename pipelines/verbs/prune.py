@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
 
 def folder(run: Location) -> Location:
-    """Returns the run directory to create if none is named, beside the one to prune."""
+    """Returns the run directory to create if none is named: next to the one to prune."""
     if isinstance(run, Path) and run.name in ("", ".."):
         # Such as ".", whose name is elsewhere.
         run = run.resolve()

@@ -16,7 +16,7 @@ from pipelines.verbs.prune import folder
         (Url("memory://runs/demo"), Url("memory://runs/demo-pruned")),
     ],
 )
-def test_a_pruned_run_is_beside_the_run(tmp_path, monkeypatch, run, expected):
+def test_a_pruned_run_is_next_to_the_run(tmp_path, monkeypatch, run, expected):
     (here := tmp_path / "demo" / "inner").mkdir(parents=True)
     monkeypatch.chdir(here.parent)
     assert folder(run) == (tmp_path / expected if isinstance(expected, str) else expected)
