@@ -20,6 +20,9 @@ class BaseHighway(keras.layers.Layer):
     A subclass defines `_build_block` and `_block` for H, and `_kernel_shape` and `_affine` for the map of the gates.
     """
 
+    _nests_layers = False
+    """Whether H may call other highway layers."""
+
     def __init__(
         self,
         *,
@@ -93,7 +96,7 @@ class BaseHighway(keras.layers.Layer):
         lesion = next_lesion(self.name)
         if lesion is None:
             return self._outputs(inputs, training, mask)
-        return unless_spared(lesion, lambda: self._outputs(inputs, training, mask, lesion.closed))
+        return unless_spared(lesion, lambda: self._outputs(inputs, training, mask, lesion.closed), self._nests_layers)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
         """Computes the transform gate T of each unit for each input, as in inference.

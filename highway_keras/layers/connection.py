@@ -51,6 +51,8 @@ class HighwayConnection(BaseHighway):
         Srivastava, Greff, Schmidhuber 2015, "Training Very Deep Networks", arXiv 1507.06228, section 2.
     """
 
+    _nests_layers = True
+
     def __init__(
         self,
         block: keras.layers.Layer,

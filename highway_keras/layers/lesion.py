@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+import keras
 from keras import ops
 
 from highway_keras.layers.recording import call_name, is_recording
@@ -76,8 +77,26 @@ def next_lesion(name: str) -> Lesion | None:
     return lesions.get(key)
 
 
-def unless_spared(lesion: Lesion, compute: Callable[[], Any]) -> Any:
-    """Returns a single layer's outputs from the intact net if the lesion spares the layer, else computes them."""
+def unless_spared(lesion: Lesion, compute: Callable[[], Any], nested: bool) -> Any:
+    """Returns a single layer's outputs from the intact net if the lesion spares the layer, else computes them.
+
+    Args:
+        lesion: the lesion of this call.
+        compute: computes the outputs.
+        nested: whether `compute` may call other highway layers, which must count their calls even if spared.
+    """
     if lesion.outputs is None:
         return compute()
-    return ops.cond(ops.greater(lesion.spared, 0), lambda: lesion.outputs, compute)
+    spared = ops.greater(lesion.spared, 0)
+    if nested and _runs_one_branch():
+        return ops.where(spared, lesion.outputs, compute())
+    return ops.cond(spared, lambda: lesion.outputs, compute)
+
+
+def _runs_one_branch() -> bool:
+    """Returns whether `ops.cond` calls only the branch taken; a trace calls both."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.executing_eagerly())
+    return bool(keras.backend.backend() == "torch")

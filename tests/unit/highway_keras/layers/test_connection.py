@@ -135,6 +135,25 @@ def test_gates_and_lesions_reach_connections_and_the_layers_inside(net):
     np.testing.assert_allclose(closed[..., 1], array(connection(x, training=False))[..., 1], rtol=1e-5)
 
 
+def test_a_lesion_inside_a_connection_counts_the_calls_inside_a_spared_one():
+    x = inputs(5, 3).astype("float32")
+    first, second = (HighwayConnection(Highway(name="inner", **ZEROS), name=name, **ZEROS) for name in ("one", "two"))
+    for layer in (first, second):
+        layer.build((None, 3))
+        scramble(layer)
+    with recording(outputs=True) as intact:
+        second(first(x))
+    closed = np.ones(3, bool)
+    lesions = {name: Lesion(~closed, y, np.int32(1)) for name, y in intact.outputs.items()}
+    lesions |= {"inner:2": Lesion(closed, intact.outputs["inner:2"], np.int32(0))}
+    lesions |= {"two": Lesion(~closed, intact.outputs["two"], np.int32(0))}
+    with lesioned(lesions):
+        y = array(second(first(x)))
+    with lesioned({"inner": Lesion(closed)}):
+        expected = array(second(array(intact.outputs["one"])))
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
 @slow_on_jax
 def test_a_saved_connection_computes_the_same(net, tmp_path):
     net.save(tmp_path / "net.keras")
