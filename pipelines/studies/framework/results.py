@@ -112,6 +112,10 @@ class Results:
         """Training loss in the last epoch of each run of an arm that did not diverge."""
         return [float(losses[-1]) for losses in self.curves(arm, "loss")]
 
+    def loss(self, arm: str) -> str:
+        """The mean of an arm's final training losses, as tables show it."""
+        return tables.mean(self.final_losses(arm), len(self.of(arm)))
+
     def parameters(self, arm: str) -> str:
         """The number of parameters of an arm's net, as tables show it."""
         return next((tables.number(result.run.record.parameters) for result in self.of(arm)), tables.MISSING)

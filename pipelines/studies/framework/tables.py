@@ -31,22 +31,34 @@ class Table:
     note: str = ""
 
 
-def measured(shares: Sequence[float], runs: int) -> str:
+def measured(shares: Sequence[float], runs: int, best: bool = True) -> str:
     """Formats the accuracies of an arm in percent: best (mean ± std, n).
 
     Args:
         shares: accuracies of the runs that did not diverge.
         runs: number of all runs.
+        best: whether to show the best of several.
 
     Example:
         measured([0.926, 0.904, 0.893], 3)  # "92.60 (90.77 ± 1.68, n = 3)"
     """
     if not shares:
-        return f"diverged (n = {runs})" if runs else MISSING
-    diverged = f", {runs - len(shares)} more diverged" if runs > len(shares) else ""
-    mean = statistics.mean(shares) if len(shares) > 1 else None
-    std = statistics.stdev(shares) if len(shares) > 1 else None
-    return spread(max(shares), mean, std, len(shares), diverged)
+        return lost(runs)
+    several = len(shares) > 1
+    mean = statistics.mean(shares) if several else None
+    std = statistics.stdev(shares) if several else None
+    first = max(shares) if best or not several else None
+    return spread(first, mean, std, len(shares), more_diverged(len(shares), runs))
+
+
+def lost(runs: int) -> str:
+    """The cell of an arm without results: diverged in each of its runs, or `MISSING` if it has none."""
+    return f"diverged (n = {runs})" if runs else MISSING
+
+
+def more_diverged(count: int, runs: int) -> str:
+    """Says how many of all runs diverged, after the number of those that did not; empty if none diverged."""
+    return f", {runs - count} more diverged" if runs > count else ""
 
 
 def spread(best: float | None, mean: float | None, std: float | None, count: int | None, more: str = "") -> str:
@@ -87,9 +99,21 @@ def spread_over(count: int) -> str:
     return f"best (mean ± standard deviation over {count} runs)"
 
 
-def mean(values: Sequence[float], digits: int = 3) -> str:
-    """Formats the mean of some numbers; `MISSING` if there are none."""
-    return f"{statistics.mean(values):,.{digits}f}" if values else MISSING
+def mean(values: Sequence[float], runs: int, digits: int = 3) -> str:
+    """Formats the mean of a number over the runs of an arm.
+
+    Args:
+        values: numbers of the runs that did not diverge.
+        runs: number of all runs.
+        digits: decimal places.
+
+    Example:
+        mean([0.1, 0.2], 3)  # "0.150 (n = 2, 1 more diverged)"
+    """
+    if not values:
+        return lost(runs)
+    diverged = more_diverged(len(values), runs)
+    return f"{statistics.mean(values):,.{digits}f}" + (f" (n = {len(values)}{diverged})" if diverged else "")
 
 
 def number(count: int) -> str:

@@ -65,7 +65,7 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
     rows = tuple(
         (
             tables.number(step),
-            *(tables.measured(ours.get(step, []), len(ours.get(step, []))) for ours in found.values()),
+            *(_cell(results, arm, ours, step) for arm, ours in found.items()),
             f"{100 * known[step]:.2f}" if step in known else tables.MISSING,
         )
         for step in sorted({*known, *ends})
@@ -76,6 +76,11 @@ def table(results: Results, names: Mapping[str, str], log: Log) -> Table:
         rows,
         f"{tables.score_format(rows)}; the log is one run of theirs",
     )
+
+
+def _cell(results: Results, arm: str, ours: Mapping[int, list[float]], step: int) -> str:
+    known = step in ours or results.lost(arm)
+    return tables.measured(ours.get(step, []), len(results.of(arm)) if known else 0)
 
 
 def accuracies(results: Results, arm: str) -> dict[int, list[float]]:

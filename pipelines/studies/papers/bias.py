@@ -59,7 +59,7 @@ def make_tables(results: Results) -> list[Table]:
         over_depth("Accuracy on test images, in percent", results.accuracy),
         over_depth(
             LOSS_TITLE,
-            lambda name: tables.mean(results.final_losses(name)),
+            results.loss,
             "mean over the epoch, during which weights still change" + (", and over seeds" if results.several else ""),
         ),
     ]

@@ -81,8 +81,7 @@ def _accuracy(results: Results, kind: str, blocks: int) -> tuple[str, str]:
 
 def _loss(results: Results, kind: str, blocks: int) -> tuple[str, str]:
     known = STUDY.arms[arm(kind, blocks)].published.loss
-    ours = tables.mean(results.final_losses(arm(kind, blocks)))
-    return ours, MISSING if known is None else f"{known:.3f}"
+    return results.loss(arm(kind, blocks)), MISSING if known is None else f"{known:.3f}"
 
 
 def draw_figures(results: Results, figures: Figures) -> None:

@@ -32,8 +32,8 @@ def make_tables(results: Results) -> list[Table]:
             NETS[net].title,
             results.parameters(name),
             results.accuracy(name),
-            tables.mean(results.final_losses(name)),
-            tables.mean([one.run.record.seconds for one in results.of(name)], 0),
+            results.loss(name),
+            tables.mean([one.run.record.seconds for one in results.of(name)], len(results.of(name)), digits=0),
         )
 
     rows = tuple(map(row, NETS))

@@ -10,6 +10,7 @@ Measured    docs/results/depth-routes
 """
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -178,16 +179,17 @@ def _typical(images: np.ndarray, found: Clusters) -> np.ndarray:
 def make_tables(results: Results) -> list[Table]:
     """Tabulates the agreement of each view's clusters with the classes, and between seeds."""
     runs = [one.measured for one in results.of(ARM) if one.evaluation]
+    mean = partial(tables.mean, runs=len(results.of(ARM)))
 
     def row(view: str) -> tuple[str, ...]:
         pairs = [rand_index(one[view], other[view]) for one, other in combinations(runs, 2)]
         return (
             VIEWS[view],
-            tables.mean([float(one[f"{view}/explained"]) for one in runs]),
-            tables.mean([float(one[f"{view}/silhouette"]) for one in runs]),
-            tables.mean([mutual_information(one[view], one["labels"]) for one in runs]),
-            tables.mean([100 * purity(one[view], one["labels"]) for one in runs], 1),
-            tables.mean(pairs),
+            mean([float(one[f"{view}/explained"]) for one in runs]),
+            mean([float(one[f"{view}/silhouette"]) for one in runs]),
+            mean([mutual_information(one[view], one["labels"]) for one in runs]),
+            mean([100 * purity(one[view], one["labels"]) for one in runs], digits=1),
+            tables.mean(pairs, len(pairs)),
         )
 
     seeds = "; means over seeds, which have the same pixels" if results.several else ""

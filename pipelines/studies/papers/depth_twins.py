@@ -37,7 +37,7 @@ def make_tables(results: Results) -> list[Table]:
         over_depth("Accuracy on test images, in percent", results.accuracy),
         over_depth(
             LOSS_TITLE,
-            lambda arm: tables.mean(results.final_losses(arm)),
+            results.loss,
             f"mean over the epoch{' and over seeds' if results.several else ''}",
         ),
         over_depth(

@@ -83,11 +83,9 @@ def _first_epochs(results: Results, bias: float) -> list[str]:
     ours = after_epochs(results, bias)
     cells = []
     for epoch in range(EPOCHS):
-        shares = ours[:, epoch] if epoch < ours.shape[1] else ours[:, :0].ravel()
-        if len(shares) > 1:
-            cells.append(tables.spread(None, float(shares.mean()), float(shares.std(ddof=1)), len(shares)))
-        else:
-            cells.append(tables.measured(list(shares), len(shares)))
+        reached = epoch < ours.shape[1]
+        runs = len(results.of(arm(bias))) if reached or results.lost(arm(bias)) else 0
+        cells.append(tables.measured(ours[:, epoch].tolist() if reached else [], runs, best=False))
         cells.append(f"{100 * EARLIER[bias][epoch]:.1f}" if EARLIER[bias] else "chance")
     return cells
 
@@ -96,7 +94,7 @@ def _at_the_end(results: Results, bias: float) -> tuple[str, str, str]:
     name = arm(bias)
     known = STUDY.arms[name].published.best
     source = MISSING if known is None else f"about {100 * known:.0f}"
-    return results.accuracy(name), source, tables.mean(results.final_losses(name))
+    return results.accuracy(name), source, results.loss(name)
 
 
 def after_epochs(results: Results, bias: float) -> np.ndarray:

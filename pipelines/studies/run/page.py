@@ -42,11 +42,14 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
     """The text of README.md."""
     marked = f" ({label})" if label else ""
     left_out = [arm for arm in study.arms if not results.of(arm)]
+    # The trials of a search may fail; its tables count them.
+    diverged = [] if study.search else [run.path.name for run in results.runs if run.record.state == "diverged"]
     parts = [
         f"# {study.title}",
         *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
         *([f"**Not run: {', '.join(left_out)}.** {_ABSENCE}"] if left_out else []),
+        *([f"**Diverged: {', '.join(diverged)}.** {_SURVIVORS}"] if diverged else []),
     ]
     tables = study.tables(results)
     for each in tables:
@@ -67,6 +70,7 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
 
 
 _ABSENCE = f"The tables show dashes ({MISSING}) for these nets, or omit them."
+_SURVIVORS = "Means and medians in the tables are over the other runs."
 
 
 def _reservation(label: str) -> str:

@@ -130,11 +130,14 @@ def comparison_table(results: Results) -> Table:
 def _means(results: Results, kind: str) -> tuple[str, str]:
     """Means over the rows, ours with the difference from the source; ours is missing if a row lacks runs of ours."""
     groups = [_scores(results, kind, blocks, seed) for blocks, seed in RUNS]
+    diverged = tables.more_diverged(
+        sum(map(len, groups)), sum(len(_on(results, kind, blocks, seed)) for blocks, seed in RUNS)
+    )
     theirs = statistics.mean(ACCURACIES[kind, blocks][seed] for blocks, seed in RUNS)
     if not all(groups):
         return MISSING, f"{100 * theirs:.2f}"
     ours = statistics.mean(map(statistics.mean, groups))
-    return f"{100 * ours:.2f} ({100 * (ours - theirs):+.2f}{_error(groups)})", f"{100 * theirs:.2f}"
+    return f"{100 * ours:.2f} ({100 * (ours - theirs):+.2f}{_error(groups)}{diverged})", f"{100 * theirs:.2f}"
 
 
 def _error(groups: list[list[float]]) -> str:

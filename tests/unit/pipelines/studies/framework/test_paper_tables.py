@@ -103,11 +103,17 @@ def test_the_waypoints_are_next_to_the_log_step_by_step(tmp_path):
     waypoints = study.tables(results)[1]
     assert waypoints.head == ("steps", "Highway, width 16", "Highway, width 32", "the authors' log, width 32")
     assert waypoints.rows == (
-        ("600", "-", "95.00 (95.00 ± 0.00, n = 2)", "95.88"),
-        ("6,000", "-", "-", "98.75"),
-        ("60,000", "-", "-", "99.31"),
-        ("180,000", "-", "99.20 (99.20 ± 0.00, n = 2)", "99.54"),
+        ("600", "diverged (n = 2)", "95.00 (95.00 ± 0.00, n = 2)", "95.88"),
+        ("6,000", "diverged (n = 2)", "-", "98.75"),
+        ("60,000", "diverged (n = 2)", "-", "99.31"),
+        ("180,000", "diverged (n = 2)", "99.20 (99.20 ± 0.00, n = 2)", "99.54"),
     )
+
+
+def test_waypoints_count_the_runs_that_diverged(tmp_path):
+    study = studies.get("mnist")
+    results = made(study, tmp_path, lambda _, seed: None if seed else 0.992, {600: 0.95})
+    assert study.tables(results)[1].rows[0][1:3] == ("95.00 (n = 1, 1 more diverged)",) * 2
 
 
 def test_notes_explain_a_spread_of_ours_only_if_there_is_one(tmp_path):

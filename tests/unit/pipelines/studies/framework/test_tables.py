@@ -29,9 +29,16 @@ def test_a_source_that_names_its_runs():
     assert (Published.of(0.9).mean, Published.of(0.9).std) == (None, None)
 
 
-def test_a_mean_of_nothing_is_missing():
-    assert mean([0.1, 0.2]) == "0.150"
-    assert mean([]) == "-"
+def test_a_mean_says_how_many_runs_it_leaves_out():
+    assert mean([0.1, 0.2], 2) == "0.150"
+    assert mean([0.1, 0.2], 3) == "0.150 (n = 2, 1 more diverged)"
+    assert mean([], 3) == "diverged (n = 3)"
+    assert mean([], 0) == "-"
+
+
+def test_without_the_best_a_single_run_is_still_shown():
+    assert measured([0.9, 0.8], 3, best=False) == "(85.00 ± 7.07, n = 2, 1 more diverged)"
+    assert measured([0.9], 2, best=False) == "90.00 (n = 1, 1 more diverged)"
 
 
 def test_a_note_names_a_spread_only_if_a_cell_has_one():

@@ -115,7 +115,8 @@ def test_nets_that_diverged_are_reported_and_not_drawn(tmp_path):
         return None if kind == "plain" else 0.9
 
     diverged = depth_results(STUDY, tmp_path, accuracy, loss_of_the_source)
-    assert depth_contrast.make_tables(diverged)[0].rows[0][3] == "diverged (n = 2)"
+    accuracies, _, losses = depth_contrast.make_tables(diverged)
+    assert [table.rows[0][3] for table in (accuracies, losses)] == ["diverged (n = 2)"] * 2
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(diverged, figures)
     assert [figure.file for figure in figures.files] == ["depth_sweep.png", "loss_collapse.png"]
@@ -130,3 +131,6 @@ def test_means_are_over_the_runs_that_did_not_diverge(tmp_path):
     assert mixed.curves("plain-10", "loss").shape == (2, 2)
     assert mixed.gates("highway-5").shape == (2, 3, 5)
     assert len(mixed.of("plain-10")) == 3
+    _, means, losses = depth_contrast.make_tables(mixed)
+    assert losses.rows[0][1] == "0.190 (n = 2, 1 more diverged)"
+    assert means.rows[0][2] == "90.00 (n = 1)"

@@ -73,7 +73,7 @@ def test_typical_images_are_the_nearest_and_too_few_leave_black():
 
 def test_a_net_that_diverged_is_not_drawn(tmp_path):
     lost = Results([result(ARM, STUDY.arms[ARM].config, 0, None, tmp_path)])
-    assert STUDY.tables(lost)[0].rows[0][1:] == ("-",) * 5
+    assert STUDY.tables(lost)[0].rows[0][1:] == (*("diverged (n = 1)",) * 4, "-")
     figures = Figures(tmp_path / "figures", "")
     STUDY.draw(lost, figures)
     assert figures.files == []

@@ -56,7 +56,10 @@ def test_one_run_has_no_mean(tmp_path):
 def test_all_figures_are_drawn_for_nets_that_did_not_diverge(tmp_path, lost):
     figures = Figures(tmp_path / "figures", "short schedule")
     results = made(tmp_path, lambda name: None if name in lost else 0.5)
-    _, last = thousand.make_tables(results)
+    first, last = thousand.make_tables(results)
+    assert [row[1] for row in first.rows] == [
+        "diverged (n = 2)" if thousand.arm(bias) in lost else "(20.50 ± 0.71, n = 2)" for bias in BIASES
+    ]
     assert ("diverged (n = 2)" in {row[1] for row in last.rows}) == bool(lost)
     STUDY.draw(results, figures)
     files = ["training.png", "gates_over_depth.png", "gate_evolution.png"]

@@ -65,6 +65,7 @@ def test_the_page_has_results_next_to_the_source_and_their_provenance(tmp_path, 
     page.write(tmp_path, STUDY, results, "")
     text = (tmp_path / "README.md").read_text()
     assert "| 90.00 (85.00 ± 7.07, n = 2, 1 more diverged) | 90.00 (n = 1) |" in text
+    assert "**Diverged: a-seed-1.** Means and medians in the tables are over the other runs." in text
     assert "![Scores](figures/scores.png)\n\n*3 runs.*" in text
     assert "| command | `highway reproduce toy` |" in text
     assert f"| commit | {'c' * 40} |" in text

@@ -72,6 +72,8 @@ def test_tables_and_figures(study, files, tmp_path):
 def test_nets_that_diverged_are_not_drawn(study, tmp_path):
     lost = results(study, tmp_path, lambda _: None)
     assert study.tables(lost)[0].rows
+    cells = [cell for table in study.tables(lost) for row in table.rows for cell in row]
+    assert cells.count("diverged (n = 2)") == 2 * len(study.arms)
     figures = Figures(tmp_path / "figures", "")
     study.draw(lost, figures)
     assert figures.files == []

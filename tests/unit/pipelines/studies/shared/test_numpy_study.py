@@ -48,6 +48,13 @@ def test_the_mean_has_its_difference_from_the_source(tmp_path):
     assert means(runs(tmp_path / "four", seeds=4)) == ("90.00 (-0.77 ± 0.00)", "90.77")
 
 
+def test_the_mean_counts_the_runs_that_diverged(tmp_path):
+    lost = {("highway-5", 0), ("highway-10", 3), ("plain-5", 0)}
+    results = runs(tmp_path, seeds=4).all
+    changed = [dataclasses.replace(one, evaluation=None) if (one.arm, one.seed) in lost else one for one in results]
+    assert means(Results(changed)) == ("90.00 (-0.77 ± 0.00, 2 more diverged)", "90.77")
+
+
 def test_the_difference_has_the_standard_error_of_groups_of_runs_and_a_run_each(tmp_path):
     # Twelve seeds make four runs on the images of each draw.
     results = spread(runs(tmp_path, seeds=12), [0.89, 0.90, 0.91, 0.92])
