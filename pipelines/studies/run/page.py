@@ -41,7 +41,9 @@ def table(rows: Sequence[Mapping[str, str]], label: str) -> str:
 def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], label: str) -> str:
     """The text of README.md."""
     marked = f" ({label})" if label else ""
-    left_out = [arm for arm in study.arms if not results.of(arm)]
+    counts = {arm: len(results.of(arm)) for arm in study.arms}
+    left_out = [arm for arm, count in counts.items() if not count]
+    fewer = [f"{arm} ({count})" for arm, count in counts.items() if 0 < count < max(counts.values())]
     # The trials of a search may fail; its tables count them.
     diverged = [] if study.search else [run.path.name for run in results.runs if run.record.state == "diverged"]
     parts = [
@@ -49,6 +51,7 @@ def text(study: Study[Found], results: Found, figures: Iterable[FigureFile], lab
         *([f"**{label[0].upper()}{label[1:]}.** {_reservation(label)}"] if label else []),
         f"{study.asks[0].upper()}{study.asks[1:]} Source: {study.source}.",
         *([f"**Not run: {', '.join(left_out)}.** {_ABSENCE}"] if left_out else []),
+        *([f"**Fewer runs of {', '.join(fewer)}** than of the other nets."] if fewer and not study.search else []),
         *([f"**Diverged: {', '.join(diverged)}.** {_SURVIVORS}"] if diverged else []),
     ]
     tables = study.tables(results)

@@ -14,8 +14,8 @@ from pipelines.core.errors import UserError, unknown
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
-from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, run_folder, search_folder
-from pipelines.studies.run.training import Machines, search_settings, train_runs
+from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, search_folder
+from pipelines.studies.run.training import Machines, search_settings, task_of, train_runs
 
 
 def reproduce(
@@ -72,14 +72,14 @@ def reproduce(
     asked = _asked(study, arms)
     whole = dict(scope.arms)
     STUDY_FILE.keep(StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=whole), folder)
-    scope = replace(scope, arms={arm: whole[arm] for arm in asked})
+    part = replace(scope, arms={arm: whole[arm] for arm in asked})
     with STUDY_FILE.locked(folder):
         study_plan.clean(folder)
         try:
             if study.search:
-                search_settings(study, scope, folder, data_dir=data_dir, machines=machines, console=console)
+                search_settings(study, part, folder, data_dir=data_dir, machines=machines, console=console)
             else:
-                train_runs(study, scope, folder, backend, data_dir=data_dir, machines=machines, console=console)
+                train_runs(study, part, folder, backend, data_dir=data_dir, machines=machines, console=console)
         except UserError:
             if not study_plan.begun(folder):
                 STUDY_FILE.forget(folder)
@@ -122,8 +122,17 @@ def _page(study: Study, scope: Scope, folder: Path, console: Console) -> Path:
     from pipelines.studies.framework import results, trials
     from pipelines.studies.run import page
 
-    arms = [(arm, seed, run_folder(folder, arm, seed)) for arm in scope.arms for seed in range(scope.seeds)]
-    found = trials.read(search_folder(folder)) if study.search else results.read(arms)
+    found = trials.read(search_folder(folder)) if study.search else results.read(_finished(study, scope, folder))
     page.write(folder, study, found, scope.label)
     say(console, f"tables and figures {folder / 'README.md'}, every run {folder / 'results.csv'}")
     return folder / "README.md"
+
+
+def _finished(study: Study, scope: Scope, folder: Path) -> list[tuple[str, int, Path]]:
+    """Lists the finished runs, those of arms that an earlier command trained in this folder included."""
+    return [
+        (arm, seed, task.folder)
+        for arm in scope.arms
+        for seed in range(scope.seeds)
+        if (task := task_of(study, scope, folder, arm, seed)).done
+    ]

@@ -74,20 +74,32 @@ def train_runs(
         folder, data_dir = folder.absolute(), data_dir and data_dir.absolute()
     # Seed by seed, so that a stopped study has runs of every arm, and the time left is estimated well.
     for seed in range(scope.seeds):
-        for name, config in scope.arms.items():
-            path = run_folder(folder, name, seed)
-            seeded = config.seeded(seed, study.draws)
+        for name in scope.arms:
+            task = task_of(study, scope, folder, name, seed, data_dir=data_dir)
+            path, seeded = task.folder, task.config
             # A run that was trained without the study's probe cannot be probed afterwards.
             if not path.exists() and not study.probe and (other := find(seeded, study.weights, backend, folder)):
                 copy(other, path)
                 say(console, f"{path.name}: trained already, as {other}")
-            task = StudyTask(folder=path, data_dir=data_dir, config=seeded, study=study.name, weights=study.weights)
             if not task.done:
                 members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     runs = scope.seeds * len(scope.arms)
     say(console, _heading(study, scope, folder, counted(runs, "run"), runs - len(members)))
     remote = _remote(machines, partial(say, console)) if members else None
     train_all(members, workers=machines.workers, console=console, label=study.name, result=_result, remote=remote)
+
+
+def task_of(
+    study: Study, scope: Scope, folder: Path, arm: str, seed: int, *, data_dir: Path | None = None
+) -> StudyTask:
+    """The task of a run of a study in this folder."""
+    return StudyTask(
+        folder=run_folder(folder, arm, seed),
+        data_dir=data_dir,
+        config=scope.arms[arm].seeded(seed, study.draws),
+        study=study.name,
+        weights=study.weights,
+    )
 
 
 def _remote(machines: Machines, report: Callable[[str], None]) -> Remote | None:

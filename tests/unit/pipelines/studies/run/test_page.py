@@ -47,6 +47,13 @@ def results(tmp_path):
     return Results(result("a", toy_config(), seed, score, tmp_path) for seed, score in enumerate(scores))
 
 
+def test_the_page_names_nets_with_fewer_runs(tmp_path):
+    both = replace(STUDY, arms=dict.fromkeys("ab", STUDY.arms["a"]))
+    some = [result(arm, toy_config(), seed, 0.9, tmp_path) for arm, seed in (("a", 0), ("a", 1), ("b", 0))]
+    page.write(tmp_path, both, Results(some), "")
+    assert "**Fewer runs of b (1)** than of the other nets." in (tmp_path / "README.md").read_text()
+
+
 def test_a_row_for_each_run(tmp_path, results):
     page.write(tmp_path, STUDY, results, "")
     with (tmp_path / "results.csv").open(newline="") as file:

@@ -6,7 +6,9 @@ from rich.console import Console
 from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.errors import UserError
-from pipelines.studies.run import reproduce
+from pipelines.studies.framework import results
+from pipelines.studies.run import page, reproduce
+from pipelines.studies.run.task import StudyTask
 
 
 @pytest.fixture
@@ -55,6 +57,24 @@ def test_requested_arms_are_run_in_the_order_of_the_study():
     assert reproduce._asked(study, ("highway-c", "highway-a")) == ["highway-a", "highway-c"]
     with pytest.raises(UserError, match=r"there is no arm of fitnets 'highway-d'\. Did you mean 'highway-"):
         reproduce._asked(study, ("highway-d",))
+
+
+def test_the_page_has_the_nets_of_earlier_commands_in_the_same_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(StudyTask, "done", property(lambda task: task.folder.exists()))
+    study, written = studies.get("fitnets"), []
+
+    def train(_, scope, folder, *__, **___):
+        for arm in scope.arms:
+            (folder / "runs" / f"{arm}-seed-0").mkdir(parents=True)
+
+    monkeypatch.setattr(reproduce, "train_runs", train)
+    monkeypatch.setattr(results, "read", lambda runs: [arm for arm, *_ in runs])
+    monkeypatch.setattr(page, "write", lambda folder, study, found, label: written.append(found))
+    for arm in ("highway-c", "highway-a"):
+        reproduce.reproduce(
+            study.name, tmp_path / "study", seeds=1, schedule="full", arms=[arm], console=Console(file=io.StringIO())
+        )
+    assert written == [["highway-c"], ["highway-a", "highway-c"]]
 
 
 def test_a_search_is_over_all_nets():
