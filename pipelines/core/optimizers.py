@@ -206,3 +206,25 @@ Schedule = Annotated[
     ),
 ]
 """The learning rate over steps; `kind` selects the schedule."""
+
+
+def scaled(schedule: Schedule, ratio: float) -> Schedule:
+    """Scales a schedule that counts in steps to a shorter run; others follow the length of the run by themselves.
+
+    Args:
+        schedule: schedule of the full run.
+        ratio: steps of the shorter run, relative to the full one.
+
+    Example:
+        scaled(ExponentialSchedule(decay_steps=1000), 0.1).decay_steps  # 100
+    """
+    match schedule:
+        case StepSchedule(boundaries=boundaries):
+            # Boundaries may coincide after rounding; the rate then drops once.
+            shorter = tuple(sorted({max(1, round(boundary * ratio)) for boundary in boundaries}))
+            return schedule.model_copy(update={"boundaries": shorter})
+        case ExponentialSchedule(decay_steps=steps):
+            return schedule.model_copy(update={"decay_steps": max(1, round(steps * ratio))})
+        case CosineSchedule(warmup_steps=steps):
+            return schedule.model_copy(update={"warmup_steps": round(steps * ratio)})
+    return schedule

@@ -22,6 +22,7 @@ from typing import Literal
 from pipelines.core.config import Config, ModelConfig, Space
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share, read
+from pipelines.core.optimizers import scaled
 from pipelines.core.plan_file import PlanFile, changes
 from pipelines.tuning.space import Value, changed, gated
 
@@ -128,7 +129,7 @@ def planned(
     share: float = 1.0,
     nets: tuple[Candidate, ...] = (),
 ) -> SearchPlan:
-    """Plans a search within a budget, which reduces trials and epochs by the same factor.
+    """Plans a search within a budget, which reduces trials and epochs by the same factor, and scales the schedule.
 
     Args:
         name: name of the recipe or study.
@@ -147,9 +148,12 @@ def planned(
     """
     part = share if trials is None else math.sqrt(share)
     fewer = None if trials is None else max(1, round(trials * part))
+    epochs = max(1, round(config.epochs * part))
     return SearchPlan(
         name=name,
-        config=config.model_copy(update={"epochs": max(1, round(config.epochs * part))}),
+        config=config.model_copy(
+            update={"epochs": epochs, "schedule": scaled(config.schedule, epochs / config.epochs)}
+        ),
         nets=nets,
         space=space,
         algorithm=algorithm,

@@ -62,7 +62,7 @@ class NewSearch(Config):
     """Number of trials; default: 20. Hyperband derives it from --epochs."""
     budget: Share = 1.0
     """Share of the full work, split evenly between trials and epochs: 0.01 runs a tenth of the trials, each for a tenth
-    of the epochs. `highway reproduce --budget` reduces examples too."""
+    of the epochs, with a schedule scaled to match. `highway reproduce --budget` reduces examples too."""
     workers: Count | None = None
     """Processes of this machine that train at the same time, each with its share of the cores; default: 1."""
     cluster: str | None = None

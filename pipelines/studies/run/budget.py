@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.core.config import Config
+from pipelines.core.optimizers import scaled
 from pipelines.studies.framework.study import Arm, Counts
 
 FEWEST_TESTED = 100
@@ -96,21 +97,12 @@ def shortened(config: Config, share: float, counts: Counts) -> Config:
     if train < counts.train:
         fields["subset"] |= {"train": train, "test": test or None}
         fields["validation"] = max(1, round(config.validation * left)) if config.validation else 0
-    fields["schedule"] |= _schedule(config, ratio, epochs * (train // config.batch_size))
+    schedule = scaled(config.schedule, ratio)
+    if schedule.kind == "cosine":
+        least = min(schedule.warmup_steps, max(0, epochs * (train // config.batch_size) - 1))
+        schedule = schedule.model_copy(update={"warmup_steps": least})
+    fields["schedule"] = schedule.model_dump()
     return Config.model_validate(fields)
-
-
-def _schedule(config: Config, ratio: float, steps: int) -> dict[str, object]:
-    """Returns the changed fields of a schedule that counts in steps."""
-    kept = config.schedule
-    if kept.kind == "step":
-        # Boundaries may coincide after rounding; the rate then drops once.
-        return {"boundaries": tuple(sorted({max(1, round(boundary * ratio)) for boundary in kept.boundaries}))}
-    if kept.kind == "exponential":
-        return {"decay_steps": max(1, round(kept.decay_steps * ratio))}
-    if kept.kind == "cosine":
-        return {"warmup_steps": min(round(kept.warmup_steps * ratio), max(0, steps - 1))}
-    return {}
 
 
 def _pairs(what: str, pairs: list[tuple[int, int]]) -> str:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
+from pipelines.core.optimizers import CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.tuning.search_plan import SEARCH_FILE, open_plan
 
 from .plans import SPACE, study_plan, toy_plan
@@ -25,6 +26,16 @@ def test_a_budget_is_labelled():
     assert plan.label == "budget 0.01: 10 of 100 trials a net, 4 of 40 epochs"
     assert toy_plan(trials=100, share=0.25, epochs=8).label == "budget 0.25: 50 of 100 trials, 4 of 8 epochs"
     assert toy_plan("hyperband", trials=None, share=0.25, epochs=8).label == "budget 0.25: 2 of 8 epochs"
+
+
+def test_a_budget_scales_schedules_that_count_in_steps():
+    def schedule(kept):
+        return toy_plan(trials=100, share=0.25, epochs=8, schedule=kept).config.schedule
+
+    assert schedule(ExponentialSchedule(decay_steps=1000)).decay_steps == 500
+    assert schedule(StepSchedule(boundaries=(100, 300))).boundaries == (50, 150)
+    assert schedule(CosineSchedule(warmup_steps=100)).warmup_steps == 50
+    assert schedule(CosineSchedule(warmup=0.1)) == CosineSchedule(warmup=0.1)
 
 
 @given(st.floats(0.0001, 1), st.integers(1, 1000), st.integers(1, 1000))
