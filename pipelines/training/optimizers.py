@@ -134,13 +134,10 @@ def _kinds_of_kernels(net: keras.Model) -> dict[str, Any]:
     """Returns the arguments of `KernelMuon` that depend on the net."""
     layers = [layer for layer in _layers(net) if layer.trainable_weights]
     last = [f"^{re.escape(weight.path)}$" for weight in layers[-1].trainable_weights] if layers else []
-    kernels = [
-        weight.path
-        for layer in layers
-        if not isinstance(layer, HighwayStack)
-        for weight in layer.trainable_weights
-        if len(weight.shape) == 3
-    ]
+    # Stacks may be inside other layers, such as a `HighwayConnection`.
+    stacks = [layer for layer in net._flatten_layers() if isinstance(layer, HighwayStack)]
+    stacked = {weight.path for stack in stacks for weight in stack.weights}
+    kernels = [weight.path for weight in net.trainable_weights if len(weight.shape) == 3 and weight.path not in stacked]
     return {"exclude_layers": ["bias", *last], "matrices": kernels}
 
 

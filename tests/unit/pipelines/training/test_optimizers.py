@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import HighwayStack, from_preset
+from highway_keras import HighwayConnection, HighwayStack, from_preset
 from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon
 from pipelines.training import optimizers
 
@@ -204,6 +204,16 @@ def test_muon_takes_the_kernel_of_a_convolution_along_one_axis_for_one_matrix():
     assert not is_orthogonal(convolution)
     # One matrix for each layer.
     assert is_orthogonal(steps["stack/kernel"][0])
+
+
+def test_muon_takes_a_stack_inside_another_layer_for_one_matrix_per_layer():
+    keras.utils.set_random_seed(0)
+    block = keras.Sequential([HighwayStack(3, name="stack"), keras.layers.Reshape((1, 4)), keras.layers.Conv1D(4, 1)])
+    inputs = keras.Input((4,))
+    hidden = HighwayConnection(keras.Sequential([block, keras.layers.Reshape((4,))]))(inputs)
+    steps = steps_of_muon(keras.Model(inputs, keras.layers.Dense(2)(hidden)))
+    assert is_orthogonal(steps["stack/kernel"][0])
+    assert is_orthogonal(steps["stack/transform_kernel"][0])
 
 
 @pytest.mark.parametrize("name", ["mnist_dense_10", "mnist_conv_16", "cifar10_modern", "fitnet_a", "factor"])
