@@ -1,10 +1,12 @@
 """Fine-tuning: initial weights from a net that has been trained before."""
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -17,8 +19,16 @@ from pipelines.core.url import Location, Url, fetch
 
 # The net before the first step, in the directory of a run that starts from another net.
 INITIAL = "initial.keras"
-# Fields of a layer's config that change what it computes from the same weights.
-_COMPUTING = ("activation", "gate_activation", "carry_gate", "padding", "strides", "pool_size", "dilation_rate")
+# Options of a layer that do not change what it computes in inference from the same weights: names, precision, training,
+# how weights start (`transform_bias`, `depth`), and sizes, which the shapes of the weights decide.
+_OTHER = re.compile(
+    r"name|registered_name|module|trainable|dtype|seed|.*momentum|synchronized|rematerialize|transform_bias|depth|"
+    r".*_(initializer|regularizer|constraint)|units|filters|kernel_size|"
+    r"batch_shape|build_input_shape|inbound_nodes|input_layers|output_layers|(build|compile|quantization)_config"
+)
+
+# Layers that do nothing in inference, by their class.
+_IDLE = ("Dropout", "InputLayer")
 
 
 def assign(net: keras.Model, source: Location) -> str | None:
@@ -45,12 +55,14 @@ def assign(net: keras.Model, source: Location) -> str | None:
             f"the net in {path} has other layers than {net.name}: {_listed(theirs)}, not {_listed(ours)}. "
             "Choose the recipe that it was trained with, and the same --model fields."
         )
-    for wanted, given in zip(_computing(net), _computing(trained), strict=False):
-        if wanted != given:
-            raise UserError(
-                f"the net in {path} computes something else with the same weights: it has {given}, not {wanted}. "
-                "Choose the recipe that it was trained with, and the same --model fields."
-            )
+    for (_, wanted), (name, given) in zip(_computing(net), _computing(trained), strict=False):
+        for option in {**wanted, **given}:
+            if wanted.get(option) != given.get(option):
+                raise UserError(
+                    f"the net in {path} computes something else with the same weights: its layer {name} has "
+                    f"{option}={given.get(option)!r}, not {option}={wanted.get(option)!r}. "
+                    "Choose the recipe that it was trained with, and the same --model fields."
+                )
     different = [layer for layer, other in zip(ours, theirs, strict=True) if _shapes(layer) != _shapes(other)]
     if different and different != ours[-1:]:
         first = different[0]
@@ -65,15 +77,24 @@ def assign(net: keras.Model, source: Location) -> str | None:
     return different[0].name if different else None
 
 
-def _computing(net: keras.Model) -> list[str]:
-    """Describes each layer but the last by what it computes, apart from weights; dropout only matters in training."""
-    described = []
-    for layer in net.layers[:-1]:
-        config = layer.get_config()
-        fields = {name: config[name] for name in _COMPUTING if name in config}
-        if not isinstance(layer, keras.layers.Dropout | keras.layers.InputLayer):
-            described.append(f"{type(layer).__name__}({', '.join(f'{name}={one!r}' for name, one in fields.items())})")
-    return described
+def _computing(net: keras.Model) -> list[tuple[str, dict[str, Any]]]:
+    """Lists each layer but the last with the options that decide what it computes in inference."""
+    layers = [one for one in net.layers[:-1] if type(one).__name__ not in _IDLE]
+    return [(one.name, {"class": type(one).__name__, **dict(_options(one.get_config()))}) for one in layers]
+
+
+def _options(config: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields these options of a layer's config with their values, those of layers inside it after their place in it."""
+    if isinstance(config, dict):
+        for name, value in config.items():
+            if not _OTHER.fullmatch(name):
+                yield from _options(value, f"{place}.{name}" if place else name)
+    elif isinstance(config, list | tuple):
+        counting = [one for one in config if not (isinstance(one, dict) and one.get("class_name") in _IDLE)]
+        for number, value in enumerate(counting):
+            yield from _options(value, f"{place}.{number}")
+    else:
+        yield place, config
 
 
 def _open(source: Location) -> tuple[keras.Model, Location]:

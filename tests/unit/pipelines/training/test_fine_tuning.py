@@ -1,8 +1,10 @@
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
+from highway_keras import ConvHighway, Highway, HighwayConnection
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.core.url import Url, location
@@ -80,6 +82,57 @@ def test_another_number_of_classes_gets_a_new_last_layer(trained):
 def test_a_net_of_another_form_is_refused(trained, model, message):
     with pytest.raises(UserError, match=message):
         assign(made(**model), trained[1])
+
+
+def nested(tmp_path=None, **changes):
+    """Returns a net with layers inside layers, or its file."""
+    options = {"dropout": 0.0, "epsilon": 0.001, "inner": "relu", "spare": 0.1, "seed": 0, "l2": 0.0, **changes}
+    regularizer = keras.regularizers.L2(options["l2"])
+    block = keras.Sequential([
+        keras.layers.Dropout(options["spare"]),
+        Highway(activation=options["inner"], batch_normalization=True, dropout=options["dropout"], seed=options["seed"]),
+        keras.layers.Dense(6, kernel_regularizer=regularizer),
+        keras.layers.BatchNormalization(epsilon=options["epsilon"]),
+    ])  # fmt: skip
+    model = keras.Sequential([keras.Input((6,)), HighwayConnection(block, name="outer"), keras.layers.Dense(2)])
+    if tmp_path:
+        model.save(tmp_path / "nested.keras")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dropout": 0.5}, r"its layer outer has block.config.layers.0.config.dropout=0.0, not .*dropout=0.5"),
+        ({"epsilon": 0.1}, r"its layer outer has block.config.layers.2.config.epsilon=0.001, not .*epsilon=0.1"),
+        ({"inner": "tanh"}, r"its layer outer has block.config.layers.0.config.activation='relu', not .*='tanh'"),
+    ],
+)
+def test_every_option_that_matters_in_inference_is_compared_also_in_layers_inside(tmp_path, changes, message):
+    nested(tmp_path)
+    with pytest.raises(UserError, match=message):
+        assign(nested(**changes), tmp_path / "nested.keras")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("normalization_epsilon", 0.1), ("data_format", "channels_first"), ("dropout", 0.5)]
+)
+def test_the_options_of_a_highway_layer_are_compared(tmp_path, option, value):
+    def convolutional(**options):
+        layer = ConvHighway(3, batch_normalization=True, name="gated", **options)
+        return keras.Sequential([keras.Input((4, 4, 4)), layer, keras.layers.Flatten(), keras.layers.Dense(2)])
+
+    convolutional().save(tmp_path / "net.keras")
+    with pytest.raises(UserError, match=rf"its layer gated has {option}=.*, not {option}={value!r}"):
+        assign(convolutional(**{option: value}), tmp_path / "net.keras")
+
+
+def test_options_of_training_may_differ(tmp_path):
+    trained = nested(tmp_path)
+    model = nested(seed=7, spare=0.4, l2=0.1)
+    assert assign(model, tmp_path / "nested.keras") is None
+    for one, other in zip(model.weights, trained.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
 def test_a_missing_or_damaged_net_is_refused(trained, tmp_path):
