@@ -30,12 +30,14 @@ def retrain(
     console: Console,
     remote: Remote | None = None,
 ) -> Path:
-    """Trains each recipe with the seeds 0, 1, ...; resumes unfinished runs and keeps finished ones.
+    """Trains each recipe with the seeds after its own; resumes unfinished runs and keeps finished ones.
+
+    The winner was selected for its score with its own seed, which is therefore biased upwards.
 
     Args:
         recipes: recipe files by the name of their net.
         folder: the folder of the search.
-        seeds: number of seeds.
+        seeds: number of runs of each recipe.
         workers: number of runs at the same time on this machine.
         data_dir: folder of prepared data; None for the TFDS default.
         objective: the metric to report.
@@ -48,10 +50,15 @@ def retrain(
     Raises:
         UserError: a run cannot be trained.
     """
-    runs = {(net, seed): folder / "retrained" / f"{net}-seed-{seed}" for net in recipes for seed in range(seeds)}
+    configs = {net: named_recipe(str(path)).config for net, path in recipes.items()}
+    runs = {
+        (net, seed): folder / "retrained" / f"{net}-seed-{seed}"
+        for net, config in configs.items()
+        for seed in range(config.seed + 1, config.seed + 1 + seeds)
+    }
     members = []
     for (net, seed), path in runs.items():
-        config = named_recipe(str(recipes[net])).config.model_copy(update={"seed": seed})
+        config = configs[net].model_copy(update={"seed": seed})
         # A node of a cluster may have another working directory.
         task = TrainTask(folder=path.absolute(), data_dir=data_dir and data_dir.absolute(), config=config)
         if not task.done:
@@ -66,10 +73,10 @@ def retrain(
     head = ("net", "seed", f"best_{objective.name}", "best_epoch", "run")
     cells = ((net, seed, None if best is None else f"{best:.6g}", *rest) for net, seed, best, *rest in rows)
     write_text(folder / "retrained.csv", csv_text([head, *cells]))
-    for net in recipes:
+    for net, config in configs.items():
         scores = [row[2] for row in rows if row[0] == net and row[2] is not None]
         best = f"best {objective.label} {_spread(scores, objective)}"
-        say(console, f"{net} retrained: {best} (n = {len(scores)} of {seeds}, seeds from 0)")
+        say(console, f"{net} retrained: {best} (n = {len(scores)} of {seeds}, seeds from {config.seed + 1})")
     return folder / "retrained.csv"
 
 

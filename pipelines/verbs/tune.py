@@ -72,7 +72,8 @@ class NewSearch(Config):
     deadline: Positive | None = None
     """Minutes until the search stops; repeat the command to resume."""
     retrain: NonNegative = 0
-    """Number of times to train the winner at the end, with seeds from 0, by the workers or on the cluster."""
+    """Number of times to train the winner at the end, with seeds that the search did not use, by the workers
+    or on the cluster."""
     to: Location | None = None
     """Folder of the search, or its URL; default: searches/RECIPE."""
     data_dir: Path | None = None

@@ -97,7 +97,9 @@ def test_a_finished_search_is_found_finished_with_its_retrained_winner(unpacked,
     folder = Path("searches/retrained")
     before, trials = times(folder), rows(folder / "trials.csv")
     assert main([*TUNE, "--to", str(folder)]) == 0
-    assert times(folder) == before
+    # The winner was retrained with the seed of the search then; now, a run with another seed is added.
+    added = folder / "retrained" / "mnist_dense_50-seed-1" / "run.json"
+    assert {path: when for path, when in times(folder).items() if path != added} == before
     assert "retrained: best validation accuracy" in capsys.readouterr().out
     assert [row["val_accuracy"] for row in rows(folder / "trials.csv")] == [row["val_accuracy"] for row in trials]
     assert main(["evaluate", str(folder / "retrained" / "mnist_dense_50-seed-0")]) == 0

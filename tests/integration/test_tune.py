@@ -269,7 +269,7 @@ def test_a_search_stops_on_a_signal_and_retrains_the_best_at_its_end(start, tmp_
     assert "2 of 2 runs" in output
     assert "toy retrained: best validation accuracy" in output
     with (folder / "retrained.csv").open(newline="") as file:
-        assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1"]
+        assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2"]
 
 
 def test_a_search_without_trainable_settings_is_refused(toy, tmp_path):

@@ -232,8 +232,8 @@ def test_winners_are_retrained_as_tasks(task, tmp_path):
     retrain(
         {"toy": recipe}, folder, seeds=2, workers=1, data_dir=None, objective=ACCURACY, console=quiet, remote=remote
     )
-    assert sorted(remote.executor.keys) == ["toy-seed-0", "toy-seed-1"]
+    assert sorted(remote.executor.keys) == ["toy-seed-1", "toy-seed-2"]
     with (folder / "retrained.csv").open(newline="") as file:
         found = [(row["seed"], float(row["best_val_accuracy"])) for row in csv.DictReader(file)]
-    scores = [runs.open_run(folder / "retrained" / f"toy-seed-{seed}").record.metrics for seed in range(2)]
-    assert found == [(str(seed), pytest.approx(score["best_val_accuracy"])) for seed, score in enumerate(scores)]
+    scores = [runs.open_run(folder / "retrained" / f"toy-seed-{seed}").record.metrics for seed in (1, 2)]
+    assert found == [(str(seed), pytest.approx(score["best_val_accuracy"])) for seed, score in enumerate(scores, 1)]
