@@ -88,9 +88,10 @@ def nested(tmp_path=None, **changes):
     """Returns a net with layers inside layers, or its file."""
     options = {"dropout": 0.0, "epsilon": 0.001, "inner": "relu", "spare": 0.1, "seed": 0, "l2": 0.0, **changes}
     regularizer = keras.regularizers.L2(options["l2"])
+    gate = {"dropout": options["dropout"], "seed": options["seed"]}
     block = keras.Sequential([
         keras.layers.Dropout(options["spare"]),
-        Highway(activation=options["inner"], batch_normalization=True, dropout=options["dropout"], seed=options["seed"]),
+        Highway(activation=options["inner"], batch_normalization=True, **gate),
         keras.layers.Dense(6, kernel_regularizer=regularizer),
         keras.layers.BatchNormalization(epsilon=options["epsilon"]),
     ])  # fmt: skip
