@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
 from highway_keras.layers.recording import call_name, is_recording
@@ -88,15 +87,7 @@ def unless_spared(lesion: Lesion, compute: Callable[[], Any], nested: bool) -> A
     if lesion.outputs is None:
         return compute()
     spared = ops.greater(lesion.spared, 0)
-    if nested and _runs_one_branch():
+    # With a known number, as PyTorch and TensorFlow's eager mode have it, `cond` calls only the branch taken.
+    if nested and hasattr(spared, "numpy"):
         return ops.where(spared, lesion.outputs, compute())
     return ops.cond(spared, lambda: lesion.outputs, compute)
-
-
-def _runs_one_branch() -> bool:
-    """Returns whether `ops.cond` calls only the branch taken; a trace calls both."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return bool(tf.executing_eagerly())
-    return bool(keras.backend.backend() == "torch")
