@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pipelines.core import frameworks
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.url import Stored, Url, location
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
@@ -118,11 +119,6 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
                 raise UserError(f"{word} is not a file or a folder, and matches nothing as a glob. Check the path.")
             found += map(_source, matches)
     return found
-
-
-def printable(name: str) -> str:
-    r"""Escapes bytes of a name that are not UTF-8 as \xe9, because text in Parquet must be UTF-8."""
-    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _source(path: str) -> Source:

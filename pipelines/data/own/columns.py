@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
+from pipelines.data.own.item import name_of
 from pipelines.data.own.survey import in_order
 from serving.rows import LARGEST
 
@@ -141,6 +142,11 @@ def numbered(found: np.ndarray, column: TableColumn) -> np.ndarray:
         return found
     index = {category: number for number, category in enumerate(column.categories)}
     return np.array([index.get(value, -1) for value in found.tolist()], float)
+
+
+def as_names(found: np.ndarray) -> np.ndarray:
+    """Returns the values of a target with texts as names of classes; numbers stay as they are."""
+    return found if found.dtype != object else np.array([name_of(value) or None for value in found], object)
 
 
 def as_texts(found: np.ndarray) -> list[str | None]:

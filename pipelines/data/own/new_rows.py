@@ -108,7 +108,7 @@ def read(
         if {*label_sets.target_columns(target, names)} <= {*names}:
             truth, others = _sets(content, target, labels, separator, path)
     elif target in names and labels:
-        answers = values(target)
+        answers = own_columns.as_names(values(target))
         indices, others = _indices(answers, labels)
         truth = np.where(own_columns.is_missing(answers), np.nan, indices)
     elif target in names:

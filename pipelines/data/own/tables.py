@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets, table_files
-from pipelines.data.own.item import Item, split_of
+from pipelines.data.own.item import Item, name_of, split_of
 from pipelines.data.own.table_files import reading
 from pipelines.data.roots import TABLES
 from serving.errors import ImageError
@@ -124,7 +124,7 @@ def rows(
         classes: names of the classes, if labels are their numbers.
 
     Raises:
-        UserError: a row has no image, or an unknown split.
+        UserError: a row has no image, an unknown split, or a number without a class.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
     has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
@@ -136,17 +136,26 @@ def rows(
             raise UserError(f"{where} has no image. Complete or remove it.")
         yield Item(
             name,
-            _label(label, classes),
+            _label(label, classes, where),
             partial(_read, image, number, table.parent, where),
-            split_of(str(values["split"][number]), where) if "split" in values else None,
-            str(values["group"][number]) if "group" in values else None,
+            split_of(values["split"][number], where) if "split" in values else None,
+            name_of(values["group"][number]) or None if "group" in values else None,
         )
 
 
-def _label(value: Any, classes: Sequence[str] | None) -> str | tuple[str, ...]:
+def _label(value: Any, classes: Sequence[str] | None, where: str) -> str | tuple[str, ...]:
     if isinstance(value, list):
-        return label_sets.distinct(classes[one] if classes else str(one) for one in value if one is not None)
-    return "" if value is None else classes[value] if classes else str(value)
+        return label_sets.distinct(_class(one, classes, where) for one in value)
+    return name_of(_class(value, classes, where))
+
+
+def _class(value: Any, classes: Sequence[str] | None, where: str) -> Any:
+    if not classes or value is None:
+        return value
+    if not -1 <= value < len(classes):
+        raise UserError(f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0.")
+    # In Hugging Face's data sets, -1 stands for a missing label.
+    return None if value == -1 else classes[value]
 
 
 def _metadata(folder: Path) -> Path | None:

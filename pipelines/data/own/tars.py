@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets
-from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, name_of
 
 # Fields of a JSON member that may hold the label.
 FIELDS = ("label", "cls", "class", "class_name")
@@ -67,23 +68,22 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
             raise UserError(
                 f"{member.name} in {file} has no label. Expected {key}.cls, or {key}.json with a field label."
             )
-        yield Item(
-            f"{file.name}:{member.name}", labels[key], partial(_read, file, member.offset_data, member.size), split
-        )
+        name = printable(f"{file.name}:{member.name}")
+        yield Item(name, labels[key], partial(_read, file, member.offset_data, member.size), split)
 
 
 def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:
     try:
-        text = content.decode().strip()
+        text = content.decode()
         if extension == "cls":
-            return text
+            return name_of(text)
         found = json.loads(text)
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}. Correct or remove it.") from error
     for field in FIELDS:
         if isinstance(found, dict) and field in found:
             value = found[field]
-            return label_sets.distinct(map(str, value)) if isinstance(value, list) else str(value)
+            return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
     raise UserError(f"{where} has no label. Expected one of the fields {', '.join(FIELDS)}.")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
-from pipelines.inference.inputs import Listing, printable, sources
+from pipelines.inference.inputs import Listing, sources
 from serving.errors import ImageError
 
 
@@ -106,14 +106,6 @@ def test_names_that_are_not_utf8(tmp_path, encoded):
     for name, content in Listing(sources([str(tmp_path)], None)).fetched():
         name.encode()
         assert content.exists()
-
-
-@given(st.binary(max_size=20))
-def test_every_name_can_be_written(name):
-    name = os.fsdecode(name.replace(b"\0", b""))
-    printable(name).encode()
-    if name.isprintable() and "\\" not in name:
-        assert printable(name) == name
 
 
 @given(st.lists(st.sampled_from(["a", "b.png", "c", "d.tif", "ab", "a-b", "e.txt"]), min_size=1, max_size=4), st.data())

@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.data import sources
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow
+from pipelines.data.own import arrow, new_rows
 from pipelines.data.own.prepare import SOURCE, is_own, prepare, prepare_for, read, resolved
 from pipelines.data.roots import INFO
 from serving import image_files
 from tests import houses, shapes
+from tests.unit.pipelines.data.own.small_tables import with_x
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +167,26 @@ def test_prepared_sets_and_names_are_left_alone(tmp_path, console):
     for name in (INFO, arrow.STATE):
         (saved / name).touch()
     assert is_own(str(saved))
+
+
+def test_classes_and_names_are_read_back_as_they_were_written(tmp_path, console):
+    for number in range(4):
+        for label in (b"caf\xe9", b"tea "):
+            folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/drinks/" + label))
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 9), number).save(os.fsencode(folder) + b"/\xe9%d.png" % number)
+    prepared = resolved(config(tmp_path / "drinks"), None, console).data
+    assert sources.describe(prepared).labels == ("caf\\xe9", "tea")
+
+
+def test_classes_of_tables_are_read_back_as_they_were_written(console, written):
+    path = written(with_x(y=["a\nb", "a b", " c "] * 20), ".parquet")
+    info = sources.describe(resolved(config(path), None, console).data)
+    assert info.labels == ("a b", "c")
+    found = new_rows.read(path, info.columns, "y", info.labels)
+    assert (found.truth.tolist(), found.warnings) == ([0, 0, 1] * 20, ())
+    path = written(with_x(tags=[["a\nb"], ["c ", "a b"], []] * 20), ".parquet")
+    assert sources.describe(resolved(config(path, target="tags"), None, console).data).labels == ("a b", "c")
 
 
 def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console):

@@ -130,6 +130,25 @@ def test_categories_are_those_of_the_training_rows(written):
     assert found.splits == split
 
 
+@pytest.mark.parametrize(
+    ("column", "cells", "problem"),
+    [
+        ("split", ["Train", None], "row 2 of .*table.csv has no split"),
+        ("Split", ["train", "tset"], "row 2 of .*table.csv names the split 'tset'"),
+        ("split", ["training set", "test set"], "row 1 of .*table.csv names the split 'training set'"),
+        ("fold", ["holdout", "test"], "row 1 of .*table.csv names the split 'holdout'"),
+    ],
+)
+def test_a_mistake_in_a_split_is_refused(written, column, cells, problem):
+    expected = f"{problem}. Expected train, validation or test. Correct it in the column {column}, or rename"
+    with pytest.raises(UserError, match=expected):
+        rows.read(written(with_x(**{column: cells * 30}, y=numbers())))
+    # Rows without a target are left out, whatever their split; other columns named so are inputs.
+    unknown = with_x(split=["train", "test"] * 29 + [None, None], y=[*numbers(58), None, None])
+    assert rows.read(written(unknown)).splits == ["train", "test"] * 29
+    assert rows.read(written(with_x(set=["a", "b"] * 30, y=numbers()))).columns[1].categories == ("a", "b")
+
+
 def test_columns_that_are_constant_in_the_training_rows_alone_are_named(written):
     found = rows.read(
         written(
