@@ -1,6 +1,7 @@
 """The columns of a table: their values, their use for prediction, and their conversion to numbers."""
 
 import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -90,6 +91,11 @@ def is_missing(found: np.ndarray) -> np.ndarray:
 def is_constant(found: np.ndarray) -> bool:
     """Returns whether all of the `values` are the same, or all are missing."""
     return bool(is_missing(found).all() or (found == found[0]).all())
+
+
+def is_index(name: str) -> bool:
+    """Returns whether a column is an index without a name, as pandas writes it to Parquet files."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
 def useless(found: np.ndarray, known: np.ndarray) -> str:

@@ -177,6 +177,8 @@ def _chosen(
             left_out[name] = "names the groups, whose rows stay in one split"
         elif given is None and _names_splits(name, values[known]):
             given, left_out[name] = _splits(name, values, known, path), "names the splits"
+        elif columns.is_index(name):
+            left_out[name] = "is the index of pandas, which tells the order of the rows"
         elif why := columns.useless(values, known):
             left_out[name] = why
         else:

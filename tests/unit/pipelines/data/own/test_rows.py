@@ -90,6 +90,7 @@ def test_a_task_can_be_asked_for(written):
         ("name", [f"person {number}" for number in range(COUNT)], "is text with a different value in nearly every row"),
         ("number", list(range(COUNT)), "numbers the rows"),
         ("", list(range(5, 5 + COUNT)), "has no name"),
+        ("__index_level_0__", list(range(COUNT, 0, -1)), "is the index of pandas"),
         ("gone", [None] * COUNT, "is empty"),
         ("time", ["12:30:00", "12:45:00"] * 30, "holds values of the type time32"),
     ],
