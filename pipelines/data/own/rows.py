@@ -14,7 +14,7 @@ from pipelines.core.run import TableColumn
 from pipelines.data.own import column_notes, columns, label_sets, table_files, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split, split_of
-from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
+from pipelines.data.own.survey import IMBALANCE, assign_keys, held_out, in_order, refuse_divided
 from pipelines.data.roots import TABLES
 
 Task = Literal["auto", "classification", "regression"]
@@ -79,6 +79,8 @@ def read(
     group: str | None = None,
     task: Task = "auto",
     separator: str | None = None,
+    *,
+    validation: int = 0,
 ) -> TableData:
     """Reads a table, chooses columns and task, and assigns rows to splits.
 
@@ -91,10 +93,11 @@ def read(
         group: column whose equal values stay in one split; None for none.
         task: "auto" predicts classes if the target is text, a boolean, or a whole number with few, frequent values.
         separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
+        validation: training rows to hold out; see `survey.held_out`. None of a regression.
 
     Raises:
-        UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, or the
-            target cannot be predicted.
+        UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, a group
+            is in two splits, or the target cannot be predicted.
 
     Example:
         read(Path("houses.csv"), "price").task  # "regression, because price is a number with ..."
@@ -125,7 +128,11 @@ def read(
         names = [(labels[one],) for one in truth] if labels else [("",)] * len(truth)
     else:
         names = answers.tolist()
+    if given and groups is not None:
+        refuse_divided(columns.as_texts(groups[known]), given)
     splits = given or assign_keys(keys, names)
+    if labels:
+        splits = held_out(splits, keys, names, validation)
     train = np.array([split == "train" for split in splits])
     _refuse(labels, truth, answers, train, target)
     kinds = {name: content.schema.field(name).type for name in kept}

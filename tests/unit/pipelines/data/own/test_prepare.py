@@ -212,6 +212,25 @@ def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console)
     assert info.counts["test"]
 
 
+def test_groups_keep_together_in_the_splits_of_the_data(tmp_path, console):
+    lines = ["path,label,split,patient"]
+    for number in range(48):
+        Image.new("L", (9, 9), number).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,{'ab'[number % 2]},{'test' if number < 8 else 'train'},{number // 4}")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(lines) + "\n")
+    data = config(table, group="patient", validation=8)
+    prepared = resolved(data, None, console)
+    assert prepared.validation == 8
+    validation = {int(image[0, 0, 0]) for image in sources.load(prepared.data, "validation").images}
+    assert validation
+    assert validation == {4 * (number // 4) + one for number in validation for one in range(4)}
+    assert sources.describe(resolved(config(table), None, console).data).counts["validation"] == 0
+    table.write_text("\n".join([*lines[:-1], lines[-1].replace("train", "test")]) + "\n")
+    with pytest.raises(UserError, match=r"--group keeps a group in one split, and the data name two splits for 1: 11"):
+        resolved(data, None, console)
+
+
 def test_a_target_is_for_tables_of_numbers(tmp_path, console):
     with pytest.raises(UserError, match=r"shapes is not a table of numbers\. Leave out --target price"):
         resolved(config(shapes.write(tmp_path / "shapes", 4), target="price"), None, console)

@@ -201,6 +201,22 @@ def test_equal_rows_and_groups_stay_together(written):
     assert "patient" in found.left_out
 
 
+def test_splits_of_the_data_keep_groups_together(written):
+    columns = with_x(
+        split=["train"] * 160 + ["test"] * 40,
+        patient=[number // 4 for number in range(200)],
+        y=["a", "b"] * 100,
+    )
+    found = rows.read(written(columns), group="patient", validation=20)
+    assert found.counts["validation"] == pytest.approx(20, abs=12)
+    assert all(len(set(found.splits[start : start + 4])) == 1 for start in range(0, 200, 4))
+    # Targets may be a time series.
+    assert rows.read(written(columns | {"y": numbers(200)}), group="patient", validation=20).counts["validation"] == 0
+    columns["split"][0] = "test"
+    with pytest.raises(UserError, match=r"--group keeps a group in one split, and the data name two splits for 1: 0\."):
+        rows.read(written(columns), group="patient")
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
