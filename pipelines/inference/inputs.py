@@ -150,10 +150,15 @@ def _globbed(pattern: str) -> list[str]:
     """Returns sorted matches without duplicates, because `photos/**` matches both folders and their contents."""
     path = Path(pattern)
     # Unlike the module glob, pathlib does not follow cyclic links to folders.
-    matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    try:
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))), key=str)
+    except (ValueError, IndexError) as error:
+        raise UserError(
+            f"{pattern!r} is neither a file nor a folder nor a glob. Expected a glob such as photos/**/*.jpg."
+        ) from error
     unique: list[str] = []
     folders: set[Path] = set()
-    for match in sorted(matches, key=str):
+    for match in matches:
         if folders.isdisjoint(match.parents):
             unique.append(str(match))
             if match.is_dir():

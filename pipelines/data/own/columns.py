@@ -59,7 +59,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
         raise UserError(f"the column {name!r} of {path} {NOT_UTF8}")
     if why := _unusable(column, name):
         return why
-    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_boolean(kind) or is_text(kind):
         return np.array([text or None for text in column.cast(pa.string()).to_pylist()], object)
     if date_of(kind):
         instants = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
@@ -72,6 +72,11 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
             "Expected finite numbers: correct it, or leave the cell empty."
         )
     return numbers
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Returns whether values are texts; pandas 3 and Polars write large ones."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def date_of(kind: pa.DataType) -> Literal["day", "time"] | None:
@@ -197,9 +202,8 @@ def _unusable(column: pa.ChunkedArray, name: str) -> str:
         return "has no name"
     if len(column) == column.null_count:
         return "is empty"
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     numbers = pa.types.is_primitive(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind))
-    return "" if texts or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
+    return "" if is_text(kind) or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
 
 
 def _plain(number: float) -> str:

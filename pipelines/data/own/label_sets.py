@@ -37,7 +37,7 @@ def is_list(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     one = kind.value_type.value_type if pa.types.is_dictionary(kind.value_type) else kind.value_type
-    return bool(pa.types.is_string(one) or pa.types.is_large_string(one) or pa.types.is_integer(one))
+    return bool(columns.is_text(one) or pa.types.is_integer(one))
 
 
 def target_columns(target: str, names: Sequence[str]) -> list[str]:

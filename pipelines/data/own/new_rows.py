@@ -14,11 +14,10 @@ from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
 from pipelines.data.own.table_files import read_file
 from serving.inputs import Column
-from serving.rows import DATE, LARGEST, MISSING, category_index, days
+from serving.rows import DATE, LARGEST, MISSING, TRUTH_VALUES, category_index, days
 
 # Unknown categories or classes in a warning.
 SHOWN = 3
-TRUTH_VALUES = {"true", "false"}
 
 
 class TableRows(NamedTuple):

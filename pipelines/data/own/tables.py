@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets, table_files
+from pipelines.data.own.columns import is_text
 from pipelines.data.own.item import Item, name_of, split_of
 from pipelines.data.own.table_files import reading
 from pipelines.data.roots import TABLES
@@ -47,7 +48,7 @@ def paths(table: Path) -> set[str]:
     found = table_files.schema(table)
     by_name = {field.name.lower(): field for field in found}
     field = next((by_name[name] for name in IMAGE if name in by_name), None)
-    if field is None or not pa.types.is_string(field.type):
+    if field is None or not is_text(field.type):
         return set()
     with reading(table):
         if table.suffix.lower() == ".parquet":
@@ -84,13 +85,15 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
         The columns of "image", "label", and, if the table has them, "split" and "group".
 
     Raises:
-        UserError: a column is missing.
+        UserError: a column is missing, or there twice.
     """
     by_name = {name.lower(): name for name in names}
     found = {}
     for role, candidates in (("image", IMAGE), ("label", LABEL), ("split", SPLIT)):
         name = next((by_name[one] for one in candidates if one in by_name), None)
         if name is not None:
+            if names.count(name) > 1:
+                raise UserError(f"{table} has more than one column named {name!r}. Rename them.")
             found[role] = name
         elif role != "split":
             raise UserError(
@@ -98,8 +101,9 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
                 f"It has: {', '.join(names)}."
             )
     if group is not None:
-        if group not in names:
-            raise UserError(f"{table} has no column {group!r} of groups. It has: {', '.join(names)}.")
+        if names.count(group) != 1:
+            number = "more than one column" if group in names else "no column"
+            raise UserError(f"{table} has {number} {group!r} of groups. It has: {', '.join(names)}.")
         found["group"] = group
     return found
 
@@ -127,7 +131,7 @@ def rows(
         UserError: a row has no image, an unknown split, or a number without a class.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
-    has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
+    has_paths = columns["image"] in batch.schema.names and is_text(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
         # For an image without a label, the message names the row, which the user can complete.
@@ -176,7 +180,7 @@ def _parquet(table: Path, group: str | None) -> Iterator[Item]:
         schema, groups = file.schema_arrow, file.num_row_groups
         columns = roles(schema.names, table, group)
         # Encoded images are read when they are needed, a row group at a time, so that not all of them are in memory.
-        has_paths = pa.types.is_string(schema.field(columns["image"]).type)
+        has_paths = is_text(schema.field(columns["image"]).type)
         wanted = [name for role, name in columns.items() if role != "image" or has_paths]
         first = 0
         for number in range(groups):

@@ -49,6 +49,12 @@ def test_globs(folder, tmp_path, monkeypatch):
     assert names("images/0/*.png") == names("images/0") == [f"images/0/{n:02}.png" for n in range(0, 30, 3)]
 
 
+@pytest.mark.parametrize("word", ["", "photos/**.jpg"])
+def test_words_that_are_no_glob_are_refused(word):
+    with pytest.raises(UserError, match=r"is neither a file nor a folder nor a glob|matches nothing as a glob"):
+        sources([word], None)
+
+
 def test_a_recursive_glob_yields_nothing_twice(folder):
     assert names(folder / "**") == names(folder)
 

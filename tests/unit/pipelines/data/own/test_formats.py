@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import tables
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.survey import pixels
 from tests import shapes
@@ -191,7 +192,8 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=[0, 1], patient=["a", "b"])
     assert [item.group for item in find_items(tmp_path / "a.npz", "patient")] == ["a", "b"]
     shapes.write(tmp_path / "folder", 1)
-    for path in (tmp_path / "a.parquet", tmp_path / "a.npz", tmp_path / "folder"):
+    (tmp_path / "a.csv").write_text("path,label,doctor,doctor\n0.png,a,1,2\n")
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz", tmp_path / "a.csv", tmp_path / "folder"):
         with pytest.raises(UserError, match="doctor"):
             find_items(path, "doctor")
 
@@ -214,6 +216,7 @@ def test_images_without_a_group_are_alone(tmp_path):
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
         ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),
         ({"a.csv": b"path,label,split\n0.png,a,\n"}, "row 1 of a.csv has no split. Expected train, validation or test"),
+        ({"a.csv": b"path,label,label\n0.png,a,b\n"}, "a.csv has more than one column named 'label'. Rename them"),
         ({"a.csv": b"path,label\n0.png\n"}, "a.csv cannot be read"),
         ({"a.parquet": b"PAR1"}, "a.parquet cannot be read"),
         ({"a.npz": b"PK"}, "a.npz cannot be read"),
@@ -242,6 +245,13 @@ def test_arrays_must_be_images_and_labels(tmp_path, arrays):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(UserError, match=r"It has: x|has: x"):
         find_items(tmp_path / "a.npz")
+
+
+def test_paths_may_be_large_strings(tmp_path):
+    paths = pa.array(["a.png", "b.png"], pa.large_string())
+    pq.write_table(pa.table({"path": paths, "label": ["a", "b"]}), tmp_path / "a.parquet")
+    assert [item.name for item in find_items(tmp_path / "a.parquet")] == ["a.png", "b.png"]
+    assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
 
 
 def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
