@@ -21,8 +21,14 @@ SPLITS: dict[str, Split] = {
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_SUFFIXES = {"JPEG": (".jpg", ".jpeg"), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm")}
-SUFFIXES = frozenset(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",)))
+_SUFFIXES = {"JPEG": (".jpg", ".jpeg", ".jfif"), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm")}
+SUFFIXES = frozenset(
+    (
+        *(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",))),
+        # Not decoded: they count as damaged, with a sentence that says how to convert them.
+        *(".heic", ".heif", ".avif"),
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         group: must be None.
 
     Raises:
-        UserError: a file is damaged, or an image has no label.
+        UserError: a file is damaged, or an image has no label or a dot in its name.
     """
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} holds tar files. Received: group={group}.")
@@ -48,6 +48,8 @@ def _split(path: Path) -> Split | None:
 def _members(file: Path, split: Split | None) -> Iterator[Item]:
     images: dict[str, tarfile.TarInfo] = {}
     labels: dict[str, str | tuple[str, ...]] = {}
+    # Such as KEY.mask.png, next to KEY.png.
+    further: dict[str, str] = {}
     try:
         with tarfile.open(file) as tar:
             for member in tar:
@@ -59,10 +61,17 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
                     continue
                 if f".{extension.lower()}" in SUFFIXES:
                     images[key] = member
+                elif Path(extension).suffix.lower() in SUFFIXES:
+                    further[key] = member.name
                 elif extension in ("cls", "json"):
                     labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UserError(f"the tar file {file} is damaged: {error}. Write it again.") from error
+    if alone := next((name for key, name in further.items() if key not in images), None):
+        raise UserError(
+            f"{printable(alone)} in {file} has a dot in its name, and WebDataset ends names at the first one. Write "
+            "another character in its place, also in the name of its label."
+        )
     for key, member in images.items():
         if key not in labels:
             raise UserError(

@@ -31,9 +31,9 @@ def test_words_keep_their_order_and_may_repeat(folder):
 
 
 def test_a_folder_gives_images_and_nothing_else(tmp_path):
-    for name in ("a.JPG", "b.txt", "c.tar", "d", ".hidden.png", "e.jpeg.part"):
+    for name in ("a.JPG", "b.txt", "c.tar", "d", ".hidden.png", "e.jpeg.part", "f.jfif", "g.pbm"):
         (tmp_path / name).touch()
-    assert below(tmp_path, tmp_path) == [".hidden.png", "a.JPG"]
+    assert below(tmp_path, tmp_path) == [".hidden.png", "a.JPG", "f.jfif", "g.pbm"]
 
 
 def test_a_file_given_by_name_is_taken_whatever_its_suffix(tmp_path):

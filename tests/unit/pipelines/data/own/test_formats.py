@@ -198,6 +198,17 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
             find_items(path, "doctor")
 
 
+def test_images_of_other_formats_are_not_passed_over(tmp_path):
+    for name in ("0.jfif", "1.HEIC", "2.pbm", "3.avif", "notes.txt"):
+        (tmp_path / "photos" / "cat").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / "cat" / name).touch()
+    assert [Path(item.name).name for item in find_items(tmp_path / "photos")] == ["0.jfif", "1.HEIC", "2.pbm", "3.avif"]
+    members = {"0.png": b"", "0.mask.png": b"", "0.cls": b"a"}
+    assert len(find_items(a_tar(tmp_path / "a.tar", **members))) == 1
+    with pytest.raises(UserError, match=r"img_1\.2\.jpg in .*a\.tar has a dot in its name"):
+        find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
+
+
 def test_images_without_a_group_are_alone(tmp_path):
     pq.write_table(pa.table(columns(False) | {"owner": ["a", None, "", "b", " b", "c"]}), tmp_path / "a.parquet")
     assert [item.group for item in find_items(tmp_path / "a.parquet", "owner")] == ["a", None, None, "b", "b", "c"]
