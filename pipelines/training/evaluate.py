@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipelines.data.stream import Stream
 
 FILE = "evaluation.json"
-# File that tells which other data a folder is about.
+# Path or URL of the other data in a folder.
 SOURCE = "data.txt"
 # Images in the figure of errors, and names of classes in a message.
 ERRORS, SHOWN = 20, 5

@@ -185,7 +185,7 @@ def _chosen(
         elif given is None and _names_splits(name, values[known]):
             given, left_out[name] = _splits(name, values, known, path), "names the splits"
         elif columns.is_index(name):
-            left_out[name] = "is the index of pandas, which tells the order of the rows"
+            left_out[name] = "is the index of pandas, which gives away the order of the rows"
         elif why := columns.useless(values, known):
             left_out[name] = why
         else:
@@ -249,7 +249,7 @@ def _groups(group: str | None, target: str, found: Mapping[str, np.ndarray | str
 def _names_splits(name: str, values: np.ndarray) -> bool:
     """Returns whether a column names the splits: every text column `split`, and a similar one that names any split.
 
-    A mistake in one of its cells must not turn test rows into training rows.
+    A wrong cell must not turn test rows into training rows.
     """
     if name.lower() not in tables.SPLIT or values.dtype != object:
         return False
