@@ -17,6 +17,7 @@ MISSING = -1.0
 # The shortest decimal number of the largest float32, a little above it.
 LARGEST = float(str(np.finfo(np.float32).max))
 _START, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+TRUTH_VALUES = {"true", "false"}
 # A date in messages.
 DATE = "2026-11-26"
 # Warnings of a request, and names and characters of a value in a message.
@@ -211,7 +212,8 @@ def category_index(value: str | float, known: Mapping[str, int]) -> int | None:
     """Returns the index of a category.
 
     Args:
-        value: its name; a number or truth value stands for the name that reads like it.
+        value: its name; a number or truth value stands for the name that reads like it. If the names are truth values,
+            they may be written in any case.
         known: indices by name.
 
     Returns:
@@ -221,7 +223,7 @@ def category_index(value: str | float, known: Mapping[str, int]) -> int | None:
         category_index(3, {"2": 0, "3": 1})  # 1
     """
     texts = [str(value)]
-    if isinstance(value, bool):
+    if isinstance(value, bool) or known.keys() <= TRUTH_VALUES:
         texts.append(str(value).lower())
     elif isinstance(value, float) and value.is_integer():
         texts.append(str(int(value)))

@@ -20,6 +20,11 @@ def say(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
+def printable(name: str) -> str:
+    r"""Escapes bytes of a name that are not UTF-8 as \xe9: Parquet, files of TFDS and terminals take nothing else."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def counted(number: int, noun: str) -> str:
     """Returns a number of things, such as "1 step" or "2,000 steps".
 

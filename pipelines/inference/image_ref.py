@@ -9,7 +9,7 @@ from pipelines.core.url import Stored
 
 SUFFIXES = frozenset(
     (
-        *(".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif"),
+        *(".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".avif"),
         # Not decoded: they get an error row that says how to convert them.
         *(".heic", ".heif"),
     )

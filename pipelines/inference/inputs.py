@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pipelines.core import frameworks
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.url import Stored, Url, location
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
@@ -120,11 +121,6 @@ def sources(words: Sequence[str], data_dir: Path | None) -> list[Source]:
     return found
 
 
-def printable(name: str) -> str:
-    r"""Escapes bytes of a name that are not UTF-8 as \xe9, because text in Parquet must be UTF-8."""
-    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def _source(path: str) -> Source:
     # pathlib is avoided here and below, because it would dominate the run time for a million files.
     if os.path.isdir(path):  # noqa: PTH112
@@ -154,10 +150,15 @@ def _globbed(pattern: str) -> list[str]:
     """Returns sorted matches without duplicates, because `photos/**` matches both folders and their contents."""
     path = Path(pattern)
     # Unlike the module glob, pathlib does not follow cyclic links to folders.
-    matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    try:
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))), key=str)
+    except (ValueError, IndexError) as error:
+        raise UserError(
+            f"{pattern!r} is neither a file nor a folder nor a glob. Expected a glob such as photos/**/*.jpg."
+        ) from error
     unique: list[str] = []
     folders: set[Path] = set()
-    for match in sorted(matches, key=str):
+    for match in matches:
         if folders.isdisjoint(match.parents):
             unique.append(str(match))
             if match.is_dir():

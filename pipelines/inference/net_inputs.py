@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.core.console import printable
 from pipelines.core.url import Stored, read_all
-from pipelines.inference.inputs import Fetched, printable
+from pipelines.inference.inputs import Fetched
 from serving import image_files
 from serving.errors import ImageError
 from serving.model import Model

@@ -1,5 +1,6 @@
 """Evaluates a run on the test split, which training never sees, or on other data."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from pipelines.core import frameworks
-from pipelines.core.console import say
+from pipelines.core.console import printable, say
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_writable, write_text
 from pipelines.core.run import Run, Weights, load_model, model_file, open_run
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pipelines.data.stream import Stream
 
 FILE = "evaluation.json"
+# Path or URL of the other data in a folder.
+SOURCE = "data.txt"
 # Images in the figure of errors, and names of classes in a message.
 ERRORS, SHOWN = 20, 5
 
@@ -80,6 +83,8 @@ def evaluate(
     outputs = preprocess.in_units(fitted, model.predict(dataset, verbose=0))
     truth = found.examples.labels
     (to / "figures").mkdir(parents=True, exist_ok=True)
+    if data is not None:
+        write_text(to / SOURCE, _place(data))
     if not labels:
         mean = _training_mean(run, data_dir, notes)
         measured = evaluation.measure_regression(outputs, truth, mean, weights, found.name)
@@ -112,13 +117,26 @@ def evaluate(
 
 
 def folder(path: Path, data: str | None) -> Path:
-    """Returns where `evaluate` writes: the run directory, or a folder in it for other data.
+    """Returns where `evaluate` writes: the run directory, or a folder in it for other data, each with one of its own.
 
     Args:
         path: the run directory.
         data: the other data; None for the run's own.
     """
-    return path if data is None else path / "evaluations" / re.sub(r"\W+", "_", Path(data).name)
+    if data is None:
+        return path
+    place = _place(data)
+    first = found = path / "evaluations" / re.sub(r"\W+", "_", Path(data).name)
+    for number in itertools.count(2):
+        if not (found / SOURCE).is_file() or (found / SOURCE).read_text("utf-8") == place:
+            break
+        found = first.with_name(f"{first.name}_{number}")
+    return found
+
+
+def _place(data: str) -> str:
+    path = Path(data).expanduser()
+    return printable(str(path.absolute())) if path.exists() else data
 
 
 class _Rows(NamedTuple):

@@ -220,5 +220,6 @@ def _announce(run: Run, console: Console) -> None:
         f"{data.name}, {counted(epochs, 'epoch')} of {counted(record.steps_per_epoch, 'step')}{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
     )
-    if run.config.validation not in (0, data.counts["validation"]):
-        say(console, f"note: --validation is ignored, because {data.name} has a validation split")
+    if run.config.validation not in (0, held_out := data.counts["validation"]):
+        asked = f"not the {run.config.validation:,} of --validation"
+        say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")

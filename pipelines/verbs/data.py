@@ -164,6 +164,7 @@ def _describe(data: "OwnData") -> None:
     from collections import Counter
 
     from rich.table import Table
+    from rich.text import Text
 
     from pipelines.data.own.item import Split
     from pipelines.data.own.survey import notes
@@ -176,7 +177,8 @@ def _describe(data: "OwnData") -> None:
     images = list(zip(data.found.images, data.splits, strict=True))
     counts = Counter((label, split) for image, split in images for label in image.item.labels)
     for label in data.found.labels:
-        table.add_row(label, *(f"{counts[label, split]:,}" for split in splits))
+        # Names of classes may look like markup.
+        table.add_row(Text(label), *(f"{counts[label, split]:,}" for split in splits))
     table.add_row("all", *(f"{data.counts[split]:,}" for split in splits))
     console.print(table)
     sizes = {image.size for image, _ in images}

@@ -57,6 +57,14 @@ def test_prepare_creates_the_given_folder(capsys, tmp_path):
     assert [path.name for path in (tmp_path / "new" / "sets").iterdir()] == ["mnist_5k"]
 
 
+def test_names_of_classes_are_no_markup(tmp_path, capsys):
+    shapes.write(tmp_path / "shapes", 4)
+    lines = [f"shapes/circle/{number:03}.png,{('[bold]', '[/INST]')[number % 2]}" for number in range(4)]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    assert main(["data", "show", "table.csv"]) == 0
+    assert {"[bold]", "[/INST]"} <= {*capsys.readouterr().out.split()}
+
+
 @pytest.mark.parametrize(("name", "rows"), [("mnist_5k", 4), ("demo", 2)])
 def test_show_draws_a_figure(digits, capsys, tmp_path, name, rows):
     path = tmp_path / "figures" / "samples.png"

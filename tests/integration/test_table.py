@@ -174,6 +174,14 @@ def test_evaluate_and_predict_read_texts_like_numbers_alike(tmp_path, capsys):
         else:
             assert found[column] > 0.9
             assert f"accuracy {found[column]:.1%}" in said.out
+    # Another file of the same name gets a folder of its own.
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "new.csv").write_text(head + lines[0])
+    for path in ("later/new.csv", "new.csv", "later/new.csv"):
+        assert main(["evaluate", "price", "--data", path]) == 0
+    folders = (tmp_path / "price" / "evaluations").iterdir()
+    counts = {folder.name: json.loads((folder / "evaluation.json").read_text())["count"] for folder in folders}
+    assert counts == {"new_csv": 120, "new_csv_2": 1}
 
 
 @pytest.mark.parametrize("target", ["price", pytest.param("verdict", marks=pytest.mark.slow)])

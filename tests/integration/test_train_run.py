@@ -281,4 +281,4 @@ def test_patience_needs_validation_examples(toy, tmp_path):
 def test_examples_that_fill_no_batch_and_a_superfluous_option_are_mentioned(toy, undrawn, tmp_path):
     _, output = train_run(tmp_path / "run", toy_config(batch_size=30, validation=7))
     assert "2 epochs of 6 steps; 20 more examples start the next epoch" in output
-    assert "note: --validation is ignored, because toy has a validation split" in output
+    assert "note: the validation split of toy has 40 examples, not the 7 of --validation" in output

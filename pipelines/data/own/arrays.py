@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.core.errors import UserError
-from pipelines.data.own.item import SPLITS, Item, Split
+from pipelines.data.own.item import SPLITS, Item, Split, name_of
 
 # Names of the two arrays of a split.
 PAIRS = (("images", "labels"), ("x", "y"), ("X", "y"), ("arr_0", "arr_1"))
@@ -43,7 +43,8 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
             raise UserError(f"{path} has no array {group!r} with a group for each image. It has: {_listed(arrays)}.")
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             name = f"{split or 'image'} {number}"
-            yield Item(name, str(label), partial(_same, image), split, None if groups is None else str(groups[number]))
+            owner = None if groups is None else name_of(groups[number]) or None
+            yield Item(name, name_of(label), partial(_same, image), split, owner)
 
 
 def _pairs(arrays: dict[str, np.ndarray], path: Path) -> Iterator[tuple[Split | None, np.ndarray, np.ndarray]]:

@@ -52,18 +52,18 @@ def _part(folder: Path, group: str | None) -> Iterator[Item]:
             ) from error
         columns = tables.roles(content.schema.names, file, group)
         image = partial(_cell, content[columns["image"]])
-        yield from tables.rows(content, columns, image, file, classes=_classes(content.schema))
+        yield from tables.rows(content, columns, image, file, classes=_classes(content.schema, columns["label"]))
 
 
 def _cell(column: pa.ChunkedArray, row: int) -> Any:
     return column[row].as_py()
 
 
-def _classes(schema: pa.Schema) -> list[str] | None:
-    """Returns the names of the classes, if the schema has them; labels may be lists of classes."""
+def _classes(schema: pa.Schema, label: str) -> list[str] | None:
+    """Returns the names of the classes of a column, if the schema has them; its cells may be lists of classes."""
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    found = (features.get(name, {}) for name in tables.LABEL)
-    return next((names for one in found if (names := one.get("feature", one).get("names"))), None)
+    found = features.get(label, {})
+    return found.get("feature", found).get("names")
 
 
 def _json(path: Path) -> Any:

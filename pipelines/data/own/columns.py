@@ -1,6 +1,7 @@
 """The columns of a table: their values, their use for prediction, and their conversion to numbers."""
 
 import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
+from pipelines.data.own.item import name_of
 from pipelines.data.own.survey import in_order
 from serving.rows import LARGEST
 
@@ -57,7 +59,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
         raise UserError(f"the column {name!r} of {path} {NOT_UTF8}")
     if why := _unusable(column, name):
         return why
-    if pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_boolean(kind) or is_text(kind):
         return np.array([text or None for text in column.cast(pa.string()).to_pylist()], object)
     if date_of(kind):
         instants = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
@@ -70,6 +72,11 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
             "Expected finite numbers: correct it, or leave the cell empty."
         )
     return numbers
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Returns whether values are texts; pandas 3 and Polars write large ones."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def date_of(kind: pa.DataType) -> Literal["day", "time"] | None:
@@ -89,6 +96,11 @@ def is_missing(found: np.ndarray) -> np.ndarray:
 def is_constant(found: np.ndarray) -> bool:
     """Returns whether all of the `values` are the same, or all are missing."""
     return bool(is_missing(found).all() or (found == found[0]).all())
+
+
+def is_index(name: str) -> bool:
+    """Returns whether a column is an index without a name, as pandas writes it to Parquet files."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
 def useless(found: np.ndarray, known: np.ndarray) -> str:
@@ -143,6 +155,11 @@ def numbered(found: np.ndarray, column: TableColumn) -> np.ndarray:
     return np.array([index.get(value, -1) for value in found.tolist()], float)
 
 
+def as_names(found: np.ndarray) -> np.ndarray:
+    """Returns the values of a target with texts as names of classes; numbers stay as they are."""
+    return found if found.dtype != object else np.array([name_of(value) or None for value in found], object)
+
+
 def as_texts(found: np.ndarray) -> list[str | None]:
     """Returns values as names of categories or classes, None for missing ones; whole numbers have no decimal point."""
     if found.dtype == object:
@@ -185,9 +202,8 @@ def _unusable(column: pa.ChunkedArray, name: str) -> str:
         return "has no name"
     if len(column) == column.null_count:
         return "is empty"
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     numbers = pa.types.is_primitive(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind))
-    return "" if texts or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
+    return "" if is_text(kind) or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
 
 
 def _plain(number: float) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
-from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden, name_of
 
 
 def matches(path: Path) -> bool:
@@ -49,7 +50,7 @@ def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
     for label in _folders(folder):
         for file in filter(_is_image, sorted(label.rglob("*"))):
             if not is_hidden(file.relative_to(label)):
-                yield Item(str(file.relative_to(root)), label.name, file.read_bytes, split)
+                yield Item(printable(str(file.relative_to(root))), name_of(label.name), file.read_bytes, split)
 
 
 def _folders(path: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """The user's own labelled images, before they are decoded."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from serving.image_files import FORMATS
 
@@ -19,8 +21,14 @@ SPLITS: dict[str, Split] = {
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_SUFFIXES = {"JPEG": (".jpg", ".jpeg"), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm")}
-SUFFIXES = frozenset(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",)))
+_SUFFIXES = {"JPEG": (".jpg", ".jpeg", ".jfif"), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm")}
+SUFFIXES = frozenset(
+    (
+        *(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",))),
+        # Not decoded: they count as damaged, with a sentence that says how to convert them.
+        *(".heic", ".heif", ".avif"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -44,19 +52,35 @@ class Item:
         return (self.label,) if isinstance(self.label, str) else self.label
 
 
-def split_of(name: str, where: str) -> Split:
-    """Returns the split that a name stands for.
+def name_of(value: object) -> str:
+    """Returns the name of a class or a group that a value of the data stands for; an empty one if it is missing.
+
+    White space around it is removed, and line breaks become spaces, because TFDS writes the classes one to a line.
 
     Args:
-        name: name in the data, in any case.
+        value: text, bytes or a number; None or NaN if it is missing.
+    """
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return ""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else printable(str(value))
+    return re.sub(r"\s*[\r\n]\s*", " ", text.strip())
+
+
+def split_of(value: object, where: str) -> Split:
+    """Returns the split that a value of the data stands for.
+
+    Args:
+        value: name of a split, in any case; or None.
         where: used in messages.
 
     Raises:
-        UserError: the name is unknown.
+        UserError: the name is unknown, or missing.
     """
-    found = SPLITS.get(name.strip().lower())
+    name = "" if value is None else str(value).strip()
+    found = SPLITS.get(name.lower())
     if found is None:
-        raise UserError(f"{where} names the split {name!r}. Expected train, validation or test.")
+        problem = f"names the split {name!r}" if name else "has no split"
+        raise UserError(f"{where} {problem}. Expected train, validation or test.")
     return found
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import columns
+from pipelines.data.own.item import name_of
 
 # Texts in one of several target columns.
 FLAGS = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, None: np.nan}
@@ -23,12 +24,12 @@ def split(cell: str, separator: str) -> tuple[str, ...]:
     Example:
         split("cat| dog|cat", "|")  # ("cat", "dog")
     """
-    return distinct(name.strip() for name in cell.split(separator))
+    return distinct(cell.split(separator))
 
 
-def distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns each name once, without empty ones."""
-    return tuple(dict.fromkeys(filter(None, names)))
+def distinct(values: Iterable[object]) -> tuple[str, ...]:
+    """Returns the name that each value stands for, once; none for missing and empty ones."""
+    return tuple(dict.fromkeys(filter(None, map(name_of, values))))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -36,7 +37,7 @@ def is_list(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     one = kind.value_type.value_type if pa.types.is_dictionary(kind.value_type) else kind.value_type
-    return bool(pa.types.is_string(one) or pa.types.is_large_string(one) or pa.types.is_integer(one))
+    return bool(columns.is_text(one) or pa.types.is_integer(one))
 
 
 def target_columns(target: str, names: Sequence[str]) -> list[str]:
@@ -46,7 +47,7 @@ def target_columns(target: str, names: Sequence[str]) -> list[str]:
         target: the target.
         names: columns of the table; one of them may have a comma in its name.
     """
-    return [target] if target in names else list(distinct(one.strip() for one in target.split(",")))
+    return [target] if target in names else list(distinct(target.split(",")))
 
 
 def of_rows(content: pa.Table, target: str, separator: str | None, path: Path) -> np.ndarray | None:
@@ -72,7 +73,7 @@ def of_rows(content: pa.Table, target: str, separator: str | None, path: Path) -
         found = [None if np.isnan(row).any() else tuple(names[row == 1]) for row in chosen]
     elif is_list(content.schema.field(first).type):
         cells = content[first].to_pylist()
-        found = [None if cell is None else distinct(str(one) for one in cell if one is not None) for cell in cells]
+        found = [None if cell is None else distinct(cell) for cell in cells]
     else:
         values = columns.values(content[first], first, path)
         if separator is None or isinstance(values, str):

@@ -14,11 +14,10 @@ from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
 from pipelines.data.own.table_files import read_file
 from serving.inputs import Column
-from serving.rows import DATE, LARGEST, MISSING, category_index, days
+from serving.rows import DATE, LARGEST, MISSING, TRUTH_VALUES, category_index, days
 
 # Unknown categories or classes in a warning.
 SHOWN = 3
-TRUTH_VALUES = {"true", "false"}
 
 
 class TableRows(NamedTuple):
@@ -108,7 +107,7 @@ def read(
         if {*label_sets.target_columns(target, names)} <= {*names}:
             truth, others = _sets(content, target, labels, separator, path)
     elif target in names and labels:
-        answers = values(target)
+        answers = own_columns.as_names(values(target))
         indices, others = _indices(answers, labels)
         truth = np.where(own_columns.is_missing(answers), np.nan, indices)
     elif target in names:

@@ -289,6 +289,9 @@ def with_prepared(config: Config, own: OwnData, console: Console) -> Config:
     Raises:
         UserError: the data cannot be prepared, or no classifier can be trained from them.
     """
+    images = own.found.images
+    labels = [image.item.labels for image in images]
+    own = replace(own, splits=surveys.held_out(own.splits, surveys.keys(images), labels, config.validation))
     surveys.refuse(own.found, own.splits, config.skip_damaged)
     for note in surveys.notes(own.found, own.splits):
         say(console, f"note: {note}")

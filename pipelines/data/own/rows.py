@@ -13,8 +13,8 @@ from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import TableColumn
 from pipelines.data.own import column_notes, columns, label_sets, table_files, tables
 from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
-from pipelines.data.own.item import SPLITS, Split
-from pipelines.data.own.survey import IMBALANCE, assign_keys, in_order
+from pipelines.data.own.item import SPLITS, Split, split_of
+from pipelines.data.own.survey import IMBALANCE, assign_keys, held_out, in_order, refuse_divided
 from pipelines.data.roots import TABLES
 
 Task = Literal["auto", "classification", "regression"]
@@ -79,6 +79,8 @@ def read(
     group: str | None = None,
     task: Task = "auto",
     separator: str | None = None,
+    *,
+    validation: int = 0,
 ) -> TableData:
     """Reads a table, chooses columns and task, and assigns rows to splits.
 
@@ -91,10 +93,11 @@ def read(
         group: column whose equal values stay in one split; None for none.
         task: "auto" predicts classes if the target is text, a boolean, or a whole number with few, frequent values.
         separator: text between the classes in a cell of the target; None if a cell is one class, or a list.
+        validation: training rows to hold out; see `survey.held_out`. None of a regression.
 
     Raises:
-        UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, or the
-            target cannot be predicted.
+        UserError: the file cannot be read, a column is missing, numbers are infinite, there are too few rows, a group
+            is in two splits, or the target cannot be predicted.
 
     Example:
         read(Path("houses.csv"), "price").task  # "regression, because price is a number with ..."
@@ -109,13 +112,14 @@ def read(
     answers = answers if sets is None else sets
     if isinstance(answers, str):
         raise UserError(f"the target {target} of {path} {answers}. {OTHER_TARGET}")
+    answers = answers if sets is not None else columns.as_names(answers)
     groups = _groups(group, target, found, path)
     known = ~columns.is_missing(answers)
     answers = answers[known]
     if len(answers) < FEWEST:
         raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
     labels, truth, reason = _task(answers, target, task) if sets is None else _sets(answers, target, task)
-    kept, left_out, given = _chosen(found, group, known)
+    kept, left_out, given = _chosen(found, group, known, path)
     if not kept:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
         raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
@@ -124,7 +128,11 @@ def read(
         names = [(labels[one],) for one in truth] if labels else [("",)] * len(truth)
     else:
         names = answers.tolist()
+    if given and groups is not None:
+        refuse_divided(columns.as_texts(groups[known]), given)
     splits = given or assign_keys(keys, names)
+    if labels:
+        splits = held_out(splits, keys, names, validation)
     train = np.array([split == "train" for split in splits])
     _refuse(labels, truth, answers, train, target)
     kinds = {name: content.schema.field(name).type for name in kept}
@@ -149,7 +157,7 @@ def read(
 
 
 def _chosen(
-    found: dict[str, np.ndarray | str], group: str | None, known: np.ndarray
+    found: dict[str, np.ndarray | str], group: str | None, known: np.ndarray, path: Path
 ) -> tuple[dict[str, np.ndarray], dict[str, str], list[Split] | None]:
     """Chooses the columns to predict from.
 
@@ -157,10 +165,14 @@ def _chosen(
         found: values of each column but the target, or why it has none.
         group: column of the groups.
         known: rows that have a target, bool [rows].
+        path: the file, for messages.
 
     Returns:
         The values of these columns in the known rows, why each other column is left out, and the splits if a column
         names them.
+
+    Raises:
+        UserError: a row has no split, or an unknown one, in the column that names them.
     """
     left_out: dict[str, str] = {}
     kept: dict[str, np.ndarray] = {}
@@ -170,8 +182,10 @@ def _chosen(
             left_out[name] = values
         elif name == group:
             left_out[name] = "names the groups, whose rows stay in one split"
-        elif given is None and name.lower() in tables.SPLIT and _names_splits(values[known]):
-            given, left_out[name] = [SPLITS[one.strip().lower()] for one in values[known]], "names the splits"
+        elif given is None and _names_splits(name, values[known]):
+            given, left_out[name] = _splits(name, values, known, path), "names the splits"
+        elif columns.is_index(name):
+            left_out[name] = "is the index of pandas, which gives away the order of the rows"
         elif why := columns.useless(values, known):
             left_out[name] = why
         else:
@@ -232,8 +246,22 @@ def _groups(group: str | None, target: str, found: Mapping[str, np.ndarray | str
     return values
 
 
-def _names_splits(values: np.ndarray) -> bool:
-    return values.dtype == object and all(value is not None and value.strip().lower() in SPLITS for value in values)
+def _names_splits(name: str, values: np.ndarray) -> bool:
+    """Returns whether a column names the splits: every text column `split`, and a similar one that names any split.
+
+    A wrong cell must not turn test rows into training rows.
+    """
+    if name.lower() not in tables.SPLIT or values.dtype != object:
+        return False
+    return name.lower() == tables.SPLIT[0] or any(str(value).strip().lower() in SPLITS for value in values)
+
+
+def _splits(name: str, values: np.ndarray, known: np.ndarray, path: Path) -> list[Split]:
+    try:
+        return [split_of(values[row], f"row {row + 1} of {path}") for row in np.flatnonzero(known)]
+    except UserError as error:
+        advice = f"Correct it in the column {name}, or rename the column if it names no splits."
+        raise UserError(f"{error} {advice}") from None
 
 
 def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:

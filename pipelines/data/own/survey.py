@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -140,8 +140,12 @@ def assign(images: Sequence[SurveyedImage], validation: float = VALIDATION, test
     """
     if images and images[0].item.split is not None:
         return [image.item.split or "train" for image in images]
-    keys = [image.digest if image.item.group is None else image.item.group for image in images]
-    return assign_keys(keys, [image.item.labels for image in images], validation, test)
+    return assign_keys(keys(images), [image.item.labels for image in images], validation, test)
+
+
+def keys(images: Sequence[SurveyedImage]) -> list[str]:
+    """Returns what images of one split have in common: the group of each, or the digest of its content without one."""
+    return [image.digest if image.item.group is None else image.item.group for image in images]
 
 
 def assign_keys(
@@ -187,6 +191,65 @@ def assign_keys(
     return [found[key] for key in keys]
 
 
+def held_out(
+    splits: Sequence[Split], keys: Sequence[str], labels: Sequence[tuple[str, ...]], count: int
+) -> list[Split]:
+    """Holds out training examples for validation if some of them belong together, and there is no validation split.
+
+    Groups and copies stay together, as in `assign`, so that the number is only about the one asked for. Examples that
+    all stand alone are left to `sources`, which holds out the exact number.
+
+    Args:
+        splits: the split of each example.
+        keys: digest of the content of each example, or its group.
+        labels: classes of each example.
+        count: number of examples to hold out.
+
+    Returns:
+        The split of each example.
+
+    Raises:
+        UserError: there are too few groups to hold one out.
+    """
+    train = [number for number, split in enumerate(splits) if split == "train"]
+    own = [keys[number] for number in train]
+    if not 0 < count < len(own) or "validation" in splits or len({*own}) == len(own):
+        return [*splits]
+    assigned = assign_keys(own, [labels[number] for number in train], count / len(own), 0)
+    if "validation" not in assigned:
+        raise UserError(
+            f"--validation {count} would separate examples of one group, or copies: there are too few others. Move "
+            "some into a validation split, or leave out --validation."
+        )
+    found = [*splits]
+    for number, split in zip(train, assigned, strict=True):
+        found[number] = split
+    return found
+
+
+def refuse_divided(groups: Iterable[str | None], splits: Iterable[Split]) -> None:
+    """Refuses splits of the data that divide a group.
+
+    Args:
+        groups: the group of each example; None for one without.
+        splits: the split of each example.
+
+    Raises:
+        UserError: examples of one group are in two splits.
+    """
+    first: dict[str, Split] = {}
+    divided = dict.fromkeys(
+        group
+        for group, split in zip(groups, splits, strict=True)
+        if group is not None and first.setdefault(group, split) != split
+    )
+    if divided:
+        raise UserError(
+            f"--group keeps a group in one split, and the data name two splits for {len(divided):,}: "
+            f"{', '.join(_some([*divided]))}. Correct the splits, or leave out --group."
+        )
+
+
 def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
     """Refuses data from which no classifier can be trained.
 
@@ -196,7 +259,8 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
         skip_damaged: whether damaged images are left out.
 
     Raises:
-        UserError: images are damaged, there are fewer than two classes, or a class has no training images.
+        UserError: images are damaged, there are fewer than two classes, a class has no training images, or a group is
+            in two splits.
     """
     if found.damaged and not skip_damaged:
         raise UserError(
@@ -210,6 +274,7 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
+    refuse_divided((image.item.group for image in found.images), splits)
 
 
 def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:

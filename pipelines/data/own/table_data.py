@@ -31,7 +31,7 @@ def read_table(config: Config) -> TableData:
     """Reads the user's own table of numbers.
 
     Args:
-        config: path of the data, target, group and task.
+        config: path of the data, target, group, task, and number of rows held out.
 
     Raises:
         UserError: an option for images is given, or the table is refused; see `rows.read`.
@@ -41,7 +41,9 @@ def read_table(config: Config) -> TableData:
         options = ", ".join("--" + name.replace("_", "-") for name in unusable)
         raise UserError(f"{config.data} is a table of numbers, without images for {options}. Leave that out.")
     path = Path(config.data).expanduser()
-    return rows.read(path, config.target, config.group, config.task, config.label_separator)
+    return rows.read(
+        path, config.target, config.group, config.task, config.label_separator, validation=config.validation
+    )
 
 
 def prepare_table(table: TableData, console: Console) -> Path:

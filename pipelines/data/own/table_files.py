@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.data.own.columns import NOT_UTF8
+from pipelines.data.own.columns import NOT_UTF8, is_text
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
 MISSING = (*pa_csv.ConvertOptions().null_values, "?", "None", "none")
@@ -95,14 +95,14 @@ def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] 
     with reading(path):
         content = _csv(path, names, texts)
         point = "."
-        if separated(path).delimiter != "," and any(map(_is_text, _others(content, texts))):
+        if separated(path).delimiter != "," and any(map(is_text, _others(content, texts))):
             found = _csv(path, names, texts, point=",")
             if _numbers(_others(found, texts)) > _numbers(_others(content, texts)):
                 content, point = found, ","
         for place, name in enumerate(names):
-            if _is_text(content.schema.field(place).type):
+            if is_text(content.schema.field(place).type):
                 content = content.set_column(place, name, _trimmed(content[name], name in texts, point))
-            if name in classes and _is_text(content.schema.field(place).type):
+            if name in classes and is_text(content.schema.field(place).type):
                 content = content.set_column(place, name, class_names(path, names, [name])[name])
     return content
 
@@ -164,10 +164,6 @@ def _csv(
 
 def _others(content: pa.Table, texts: Collection[str]) -> list[pa.DataType]:
     return [field.type for field in content.schema if field.name not in texts]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind))
 
 
 def _numbers(kinds: Sequence[pa.DataType]) -> int:

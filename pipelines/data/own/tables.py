@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets, table_files
-from pipelines.data.own.item import Item, split_of
+from pipelines.data.own.columns import is_text
+from pipelines.data.own.item import Item, name_of, split_of
 from pipelines.data.own.table_files import reading
 from pipelines.data.roots import TABLES
 from serving.errors import ImageError
@@ -47,7 +48,7 @@ def paths(table: Path) -> set[str]:
     found = table_files.schema(table)
     by_name = {field.name.lower(): field for field in found}
     field = next((by_name[name] for name in IMAGE if name in by_name), None)
-    if field is None or not pa.types.is_string(field.type):
+    if field is None or not is_text(field.type):
         return set()
     with reading(table):
         if table.suffix.lower() == ".parquet":
@@ -84,13 +85,15 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
         The columns of "image", "label", and, if the table has them, "split" and "group".
 
     Raises:
-        UserError: a column is missing.
+        UserError: a column is missing, or there twice.
     """
     by_name = {name.lower(): name for name in names}
     found = {}
     for role, candidates in (("image", IMAGE), ("label", LABEL), ("split", SPLIT)):
         name = next((by_name[one] for one in candidates if one in by_name), None)
         if name is not None:
+            if names.count(name) > 1:
+                raise UserError(f"{table} has more than one column named {name!r}. Rename them.")
             found[role] = name
         elif role != "split":
             raise UserError(
@@ -98,8 +101,9 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
                 f"It has: {', '.join(names)}."
             )
     if group is not None:
-        if group not in names:
-            raise UserError(f"{table} has no column {group!r} of groups. It has: {', '.join(names)}.")
+        if names.count(group) != 1:
+            number = "more than one column" if group in names else "no column"
+            raise UserError(f"{table} has {number} {group!r} of groups. It has: {', '.join(names)}.")
         found["group"] = group
     return found
 
@@ -124,10 +128,10 @@ def rows(
         classes: names of the classes, if labels are their numbers.
 
     Raises:
-        UserError: a row has no image, or an unknown split.
+        UserError: a row has no image, an unknown split, or a number without a class.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
-    has_paths = columns["image"] in batch.schema.names and pa.types.is_string(batch.schema.field(columns["image"]).type)
+    has_paths = columns["image"] in batch.schema.names and is_text(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
         # For an image without a label, the message names the row, which the user can complete.
@@ -136,17 +140,26 @@ def rows(
             raise UserError(f"{where} has no image. Complete or remove it.")
         yield Item(
             name,
-            _label(label, classes),
+            _label(label, classes, where),
             partial(_read, image, number, table.parent, where),
-            split_of(str(values["split"][number]), where) if "split" in values else None,
-            str(values["group"][number]) if "group" in values else None,
+            split_of(values["split"][number], where) if "split" in values else None,
+            name_of(values["group"][number]) or None if "group" in values else None,
         )
 
 
-def _label(value: Any, classes: Sequence[str] | None) -> str | tuple[str, ...]:
+def _label(value: Any, classes: Sequence[str] | None, where: str) -> str | tuple[str, ...]:
     if isinstance(value, list):
-        return label_sets.distinct(classes[one] if classes else str(one) for one in value if one is not None)
-    return "" if value is None else classes[value] if classes else str(value)
+        return label_sets.distinct(_class(one, classes, where) for one in value)
+    return name_of(_class(value, classes, where))
+
+
+def _class(value: Any, classes: Sequence[str] | None, where: str) -> Any:
+    if not classes or value is None:
+        return value
+    if not -1 <= value < len(classes):
+        raise UserError(f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0.")
+    # In Hugging Face's data sets, -1 stands for a missing label.
+    return None if value == -1 else classes[value]
 
 
 def _metadata(folder: Path) -> Path | None:
@@ -167,7 +180,7 @@ def _parquet(table: Path, group: str | None) -> Iterator[Item]:
         schema, groups = file.schema_arrow, file.num_row_groups
         columns = roles(schema.names, table, group)
         # Encoded images are read when they are needed, a row group at a time, so that not all of them are in memory.
-        has_paths = pa.types.is_string(schema.field(columns["image"]).type)
+        has_paths = is_text(schema.field(columns["image"]).type)
         wanted = [name for role, name in columns.items() if role != "image" or has_paths]
         first = 0
         for number in range(groups):

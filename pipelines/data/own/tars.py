@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets
-from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, name_of
 
 # Fields of a JSON member that may hold the label.
 FIELDS = ("label", "cls", "class", "class_name")
@@ -27,7 +28,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         group: must be None.
 
     Raises:
-        UserError: a file is damaged, or an image has no label.
+        UserError: a file is damaged, or an image has no label or a dot in its name.
     """
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} holds tar files. Received: group={group}.")
@@ -47,6 +48,8 @@ def _split(path: Path) -> Split | None:
 def _members(file: Path, split: Split | None) -> Iterator[Item]:
     images: dict[str, tarfile.TarInfo] = {}
     labels: dict[str, str | tuple[str, ...]] = {}
+    # Such as KEY.mask.png, next to KEY.png.
+    further: dict[str, str] = {}
     try:
         with tarfile.open(file) as tar:
             for member in tar:
@@ -58,32 +61,38 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
                     continue
                 if f".{extension.lower()}" in SUFFIXES:
                     images[key] = member
+                elif Path(extension).suffix.lower() in SUFFIXES:
+                    further[key] = member.name
                 elif extension in ("cls", "json"):
                     labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UserError(f"the tar file {file} is damaged: {error}. Write it again.") from error
+    if alone := next((name for key, name in further.items() if key not in images), None):
+        raise UserError(
+            f"{printable(alone)} in {file} has a dot in its name, and WebDataset ends names at the first one. Write "
+            "another character in its place, also in the name of its label."
+        )
     for key, member in images.items():
         if key not in labels:
             raise UserError(
                 f"{member.name} in {file} has no label. Expected {key}.cls, or {key}.json with a field label."
             )
-        yield Item(
-            f"{file.name}:{member.name}", labels[key], partial(_read, file, member.offset_data, member.size), split
-        )
+        name = printable(f"{file.name}:{member.name}")
+        yield Item(name, labels[key], partial(_read, file, member.offset_data, member.size), split)
 
 
 def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:
     try:
-        text = content.decode().strip()
+        text = content.decode()
         if extension == "cls":
-            return text
+            return name_of(text)
         found = json.loads(text)
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}. Correct or remove it.") from error
     for field in FIELDS:
         if isinstance(found, dict) and field in found:
             value = found[field]
-            return label_sets.distinct(map(str, value)) if isinstance(value, list) else str(value)
+            return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
     raise UserError(f"{where} has no label. Expected one of the fields {', '.join(FIELDS)}.")
 
 

@@ -73,6 +73,13 @@ def test_numbers_stand_for_the_categories_that_read_like_them(value, index):
     assert category_index(value, {"3": 0, "true": 1}) == index
 
 
+@pytest.mark.parametrize(
+    ("value", "index"), [("True", 1), ("FALSE", 0), ("false", 0), (True, 1), ("yes", None), (1, None)]
+)
+def test_truth_values_may_be_in_any_case(value, index):
+    assert category_index(value, {"false": 0, "true": 1}) == index
+
+
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -1,10 +1,13 @@
 import io
+import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.progress import Progress
 
-from pipelines.core.console import TimeLeftColumn, counted, say, table_console
+from pipelines.core.console import TimeLeftColumn, counted, printable, say, table_console
 
 
 def test_numbers_agree_with_their_nouns():
@@ -71,3 +74,11 @@ def test_lines_are_printed_verbatim():
 def test_a_table_for_a_program_is_not_wrapped(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert table_console().width == 400
+
+
+@given(st.binary(max_size=20))
+def test_every_name_can_be_written(name):
+    name = os.fsdecode(name.replace(b"\0", b""))
+    printable(name).encode()
+    if name.isprintable() and "\\" not in name:
+        assert printable(name) == name

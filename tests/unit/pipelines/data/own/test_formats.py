@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import tables
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.survey import pixels
 from tests import shapes
@@ -118,15 +121,99 @@ def test_every_form_holds_the_same_images(tmp_path, write, split):
     assert {(item.label, item.split, pixels(item.read(), item.name).tobytes()) for item in found} == expected
 
 
+def saved(path, column, labels, features):
+    """Writes a folder like that of `save_to_disk`, with labels as their numbers."""
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    table = pa.table({"image": [b""] * len(labels), column: labels}).replace_schema_metadata(metadata)
+    with pa.OSFile(str(path / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+    return path
+
+
+def test_numbers_of_classes_are_those_of_their_own_column(tmp_path):
+    names = {"label": {"names": ["cat", "dog"]}, "tags": {"feature": {"names": ["wild"]}}}
+    assert [item.label for item in find_items(saved(tmp_path, "label", [1, 0], names))] == ["dog", "cat"]
+    # Names of another column say nothing about these.
+    others = {"label": {}, "tags": names["tags"]}
+    assert [item.label for item in find_items(saved(tmp_path, "label", [3, 1], others))] == ["3", "1"]
+    with pytest.raises(UserError, match=r"row 1 of data.arrow has no label. Complete or remove it"):
+        find_items(saved(tmp_path, "label", [-1, 0], names))
+    assert [item.label for item in find_items(saved(tmp_path, "tags", [[-1], [0, -1]], names))] == [(), ("wild",)]
+    for wrong in (-2, 2):
+        with pytest.raises(UserError, match=rf"row 2 of data.arrow has the label {wrong}. Expected the number of one"):
+            find_items(saved(tmp_path, "label", [0, wrong], names))
+
+
+def a_tar(path, **files):
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), "", b""])
+def test_missing_labels_are_no_classes(tmp_path, label):
+    kind = pa.binary() if isinstance(label, bytes) else pa.float64() if isinstance(label, float) else pa.string()
+    pq.write_table(pa.table({"image": [b""], "label": pa.array([label], kind)}), tmp_path / "a.parquet")
+    paths = [tmp_path / "a.parquet"]
+    if not isinstance(label, bytes):
+        paths.append(a_tar(tmp_path / "a.tar", **{"0.png": b"", "0.json": json.dumps({"label": label}).encode()}))
+    if label is not None:
+        np.savez(tmp_path / "a.npz", x=np.zeros((1, 3, 3), np.uint8), y=[label])
+        paths.append(tmp_path / "a.npz")
+    for path in paths:
+        with pytest.raises(UserError, match=r"(row 1 of a.parquet|a.tar:0.png|image 0) has no label"):
+            find_items(path)
+
+
+def test_names_of_classes_are_texts_of_one_line(tmp_path):
+    labels = [b" cat", b"a\r\n b\n", b"caf\xe9"]
+    pq.write_table(pa.table({"image": [b""] * 3, "label": labels}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 3, 3), np.uint8), y=labels)
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz"):
+        assert [item.label for item in find_items(path)] == ["cat", "a b", "caf\\xe9"]
+    content = json.dumps({"label": [None, " cat", "a\nb"]}).encode()
+    found = find_items(a_tar(tmp_path / "a.tar", **{"0.png": b"", "0.json": content}))
+    assert [item.label for item in found] == [("cat", "a b")]
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/photos/caf\xe9 /\xe9.png"))
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert [(item.label, item.name) for item in find_items(tmp_path / "photos")] == [
+        ("caf\\xe9", "caf\\xe9 /\\xe9.png")
+    ]
+
+
 def test_groups_come_from_a_column_or_an_array(tmp_path):
     pq.write_table(pa.table(columns(False) | {"patient": [1, 1, 2, 2, 3, 3]}), tmp_path / "a.parquet")
     assert [item.group for item in find_items(tmp_path / "a.parquet", "patient")] == ["1", "1", "2", "2", "3", "3"]
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=[0, 1], patient=["a", "b"])
     assert [item.group for item in find_items(tmp_path / "a.npz", "patient")] == ["a", "b"]
     shapes.write(tmp_path / "folder", 1)
-    for path in (tmp_path / "a.parquet", tmp_path / "a.npz", tmp_path / "folder"):
+    (tmp_path / "a.csv").write_text("path,label,doctor,doctor\n0.png,a,1,2\n")
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz", tmp_path / "a.csv", tmp_path / "folder"):
         with pytest.raises(UserError, match="doctor"):
             find_items(path, "doctor")
+
+
+def test_images_of_other_formats_are_not_passed_over(tmp_path):
+    for name in ("0.jfif", "1.HEIC", "2.pbm", "3.avif", "notes.txt"):
+        (tmp_path / "photos" / "cat").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / "cat" / name).touch()
+    assert [Path(item.name).name for item in find_items(tmp_path / "photos")] == ["0.jfif", "1.HEIC", "2.pbm", "3.avif"]
+    members = {"0.png": b"", "0.mask.png": b"", "0.cls": b"a"}
+    assert len(find_items(a_tar(tmp_path / "a.tar", **members))) == 1
+    with pytest.raises(UserError, match=r"img_1\.2\.jpg in .*a\.tar has a dot in its name"):
+        find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
+
+
+def test_images_without_a_group_are_alone(tmp_path):
+    pq.write_table(pa.table(columns(False) | {"owner": ["a", None, "", "b", " b", "c"]}), tmp_path / "a.parquet")
+    assert [item.group for item in find_items(tmp_path / "a.parquet", "owner")] == ["a", None, None, "b", "b", "c"]
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 3, 3), np.uint8), y=[0, 1, 2], owner=[1.5, np.nan, 1.5])
+    assert [item.group for item in find_items(tmp_path / "a.npz", "owner")] == ["1.5", None, "1.5"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +226,8 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
         ({"a.csv": b"file,kind\n0.png,a\n"}, "no column for the label.*It has: file, kind"),
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
         ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),
+        ({"a.csv": b"path,label,split\n0.png,a,\n"}, "row 1 of a.csv has no split. Expected train, validation or test"),
+        ({"a.csv": b"path,label,label\n0.png,a,b\n"}, "a.csv has more than one column named 'label'. Rename them"),
         ({"a.csv": b"path,label\n0.png\n"}, "a.csv cannot be read"),
         ({"a.parquet": b"PAR1"}, "a.parquet cannot be read"),
         ({"a.npz": b"PK"}, "a.npz cannot be read"),
@@ -169,6 +258,13 @@ def test_arrays_must_be_images_and_labels(tmp_path, arrays):
         find_items(tmp_path / "a.npz")
 
 
+def test_paths_may_be_large_strings(tmp_path):
+    paths = pa.array(["a.png", "b.png"], pa.large_string())
+    pq.write_table(pa.table({"path": paths, "label": ["a", "b"]}), tmp_path / "a.parquet")
+    assert [item.name for item in find_items(tmp_path / "a.parquet")] == ["a.png", "b.png"]
+    assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
+
+
 def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("path,label\na.png,007\nb.png,7\n")
     assert [item.label for item in find_items(tmp_path / "a.csv")] == ["007", "7"]
@@ -192,12 +288,8 @@ def test_an_image_may_have_any_number_of_classes(tmp_path):
     assert [item.label for item in find_items(tmp_path / "a.parquet")] == [("cat", "dog"), ("dog",), ()]
     # What Hugging Face has saved holds numbers of classes.
     features = {"labels": {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "List"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    saved = pa.table({"image": [b"", b""], "labels": [[0, 1], []]}).replace_schema_metadata(metadata)
-    with pa.OSFile(str(tmp_path / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, saved.schema) as stream:
-        stream.write_table(saved)
-    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
-    assert [item.label for item in find_items(tmp_path)] == [("cat", "dog"), ()]
+    folder = saved(tmp_path, "labels", [[0, 1], []], features)
+    assert [item.label for item in find_items(folder)] == [("cat", "dog"), ()]
 
 
 def test_classes_of_folders_and_archives_are_separated_too(tmp_path):
@@ -205,10 +297,5 @@ def test_classes_of_folders_and_archives_are_separated_too(tmp_path):
         (tmp_path / "folder" / name).mkdir(parents=True)
         (tmp_path / "folder" / name / "0.png").touch()
     assert [item.label for item in find_items(tmp_path / "folder", None, ",")] == [("cat", "dog"), ("dog",)]
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        files = {"0.png": b"", "0.json": b'{"label": ["cat", "dog"]}', "1.png": b"", "1.cls": b"a"}
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    assert [item.label for item in find_items(tmp_path / "a.tar")] == [("cat", "dog"), ("a",)]
+    files = {"0.png": b"", "0.json": b'{"label": ["cat", "dog"]}', "1.png": b"", "1.cls": b"a"}
+    assert [item.label for item in find_items(a_tar(tmp_path / "a.tar", **files))] == [("cat", "dog"), ("a",)]

@@ -13,6 +13,7 @@ from serving.inputs import Column
 from tests import table_model
 
 COLUMNS = tuple(Column(**column) for column in table_model.COLUMNS)
+NEW = Column(name="new", categories=("false", "true"))
 NUMBERS = np.float32([[4, 10, 1], [np.nan, 0.5, -1]])
 
 
@@ -67,6 +68,12 @@ def test_whole_numbers_and_truth_values_are_classes(tmp_path):
     np.testing.assert_array_equal(read(path, COLUMNS, "y", ("0", "1")).truth, [1, 0, np.nan])
     path = written(tmp_path / "a.csv", "city,rooms,age,y\n,,,True\n,,,false\n")
     np.testing.assert_array_equal(read(path, COLUMNS, "y", ("false", "true")).truth, [1, 0])
+
+
+def test_one_odd_cell_leaves_the_truth_values_of_a_column(tmp_path):
+    found = read(written(tmp_path / "a.csv", "new\nTrue\nFalse\nperhaps\n"), (NEW,), "", ())
+    assert found.values.ravel().tolist() == [1, 0, -1]
+    assert found.warnings == ("new has unknown categories (perhaps) in 1 row, which count as missing.",)
 
 
 def test_categories_are_texts_even_if_they_read_like_numbers(tmp_path):

@@ -1,6 +1,7 @@
 import errno
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.data import sources
 from pipelines.data.images import conversion
-from pipelines.data.own import arrow
+from pipelines.data.own import arrow, new_rows
 from pipelines.data.own.prepare import SOURCE, is_own, prepare, prepare_for, read, resolved
 from pipelines.data.roots import INFO
 from serving import image_files
 from tests import houses, shapes
+from tests.unit.pipelines.data.own.small_tables import with_x
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +169,26 @@ def test_prepared_sets_and_names_are_left_alone(tmp_path, console):
     assert is_own(str(saved))
 
 
+def test_classes_and_names_are_read_back_as_they_were_written(tmp_path, console):
+    for number in range(4):
+        for label in (b"caf\xe9", b"tea "):
+            folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/drinks/" + label))
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 9), number).save(os.fsencode(folder) + b"/\xe9%d.png" % number)
+    prepared = resolved(config(tmp_path / "drinks"), None, console).data
+    assert sources.describe(prepared).labels == ("caf\\xe9", "tea")
+
+
+def test_classes_of_tables_are_read_back_as_they_were_written(console, written):
+    path = written(with_x(y=["a\nb", "a b", " c "] * 20), ".parquet")
+    info = sources.describe(resolved(config(path), None, console).data)
+    assert info.labels == ("a b", "c")
+    found = new_rows.read(path, info.columns, "y", info.labels)
+    assert (found.truth.tolist(), found.warnings) == ([0, 0, 1] * 20, ())
+    path = written(with_x(tags=[["a\nb"], ["c ", "a b"], []] * 20), ".parquet")
+    assert sources.describe(resolved(config(path, target="tags"), None, console).data).labels == ("a b", "c")
+
+
 def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console):
     features = tfds.features.FeaturesDict(
         {"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=shapes.CLASSES)}
@@ -188,6 +210,25 @@ def test_published_images_of_different_sizes_are_prepared_too(tmp_path, console)
     assert (info.name, info.shape, info.labels) == ("varied", (12, 12, 3), shapes.CLASSES)
     assert sum(info.counts.values()) == 24
     assert info.counts["test"]
+
+
+def test_groups_keep_together_in_the_splits_of_the_data(tmp_path, console):
+    lines = ["path,label,split,patient"]
+    for number in range(48):
+        Image.new("L", (9, 9), number).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,{'ab'[number % 2]},{'test' if number < 8 else 'train'},{number // 4}")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(lines) + "\n")
+    data = config(table, group="patient", validation=8)
+    prepared = resolved(data, None, console)
+    assert prepared.validation == 8
+    validation = {int(image[0, 0, 0]) for image in sources.load(prepared.data, "validation").images}
+    assert validation
+    assert validation == {4 * (number // 4) + one for number in validation for one in range(4)}
+    assert sources.describe(resolved(config(table), None, console).data).counts["validation"] == 0
+    table.write_text("\n".join([*lines[:-1], lines[-1].replace("train", "test")]) + "\n")
+    with pytest.raises(UserError, match=r"--group keeps a group in one split, and the data name two splits for 1: 11"):
+        resolved(data, None, console)
 
 
 def test_a_target_is_for_tables_of_numbers(tmp_path, console):

@@ -90,6 +90,7 @@ def test_a_task_can_be_asked_for(written):
         ("name", [f"person {number}" for number in range(COUNT)], "is text with a different value in nearly every row"),
         ("number", list(range(COUNT)), "numbers the rows"),
         ("", list(range(5, 5 + COUNT)), "has no name"),
+        ("__index_level_0__", list(range(COUNT, 0, -1)), "is the index of pandas"),
         ("gone", [None] * COUNT, "is empty"),
         ("time", ["12:30:00", "12:45:00"] * 30, "holds values of the type time32"),
     ],
@@ -128,6 +129,25 @@ def test_categories_are_those_of_the_training_rows(written):
     assert (found.features[30:, 0] == -1).all()
     assert found.left_out == {"split": "names the splits"}
     assert found.splits == split
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "problem"),
+    [
+        ("split", ["Train", None], "row 2 of .*table.csv has no split"),
+        ("Split", ["train", "tset"], "row 2 of .*table.csv names the split 'tset'"),
+        ("split", ["training set", "test set"], "row 1 of .*table.csv names the split 'training set'"),
+        ("fold", ["holdout", "test"], "row 1 of .*table.csv names the split 'holdout'"),
+    ],
+)
+def test_a_mistake_in_a_split_is_refused(written, column, cells, problem):
+    expected = f"{problem}. Expected train, validation or test. Correct it in the column {column}, or rename"
+    with pytest.raises(UserError, match=expected):
+        rows.read(written(with_x(**{column: cells * 30}, y=numbers())))
+    # Rows without a target are left out, whatever their split; other columns named so are inputs.
+    unknown = with_x(split=["train", "test"] * 29 + [None, None], y=[*numbers(58), None, None])
+    assert rows.read(written(unknown)).splits == ["train", "test"] * 29
+    assert rows.read(written(with_x(set=["a", "b"] * 30, y=numbers()))).columns[1].categories == ("a", "b")
 
 
 def test_columns_that_are_constant_in_the_training_rows_alone_are_named(written):
@@ -179,6 +199,22 @@ def test_equal_rows_and_groups_stay_together(written):
     found = rows.read(written(patients), group="patient")
     assert all(len(set(found.splits[start : start + 4])) == 1 for start in range(0, 200, 4))
     assert "patient" in found.left_out
+
+
+def test_splits_of_the_data_keep_groups_together(written):
+    columns = with_x(
+        split=["train"] * 160 + ["test"] * 40,
+        patient=[number // 4 for number in range(200)],
+        y=["a", "b"] * 100,
+    )
+    found = rows.read(written(columns), group="patient", validation=20)
+    assert found.counts["validation"] == pytest.approx(20, abs=12)
+    assert all(len(set(found.splits[start : start + 4])) == 1 for start in range(0, 200, 4))
+    # Targets may be a time series.
+    assert rows.read(written(columns | {"y": numbers(200)}), group="patient", validation=20).counts["validation"] == 0
+    columns["split"][0] = "test"
+    with pytest.raises(UserError, match=r"--group keeps a group in one split, and the data name two splits for 1: 0\."):
+        rows.read(written(columns), group="patient")
 
 
 @pytest.mark.parametrize(

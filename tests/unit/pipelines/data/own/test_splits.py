@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.core.errors import UserError
 from pipelines.data.own.item import Item
-from pipelines.data.own.survey import SurveyedImage, assign
+from pipelines.data.own.survey import SurveyedImage, assign, held_out, keys, refuse_divided
 
 
 def images(labels, groups=None, splits=None, start=0):
@@ -59,6 +60,44 @@ def test_splits_of_the_data_are_kept():
     splits = ["test", "train", "validation"]
     assert assign(images("abc", splits=splits)) == splits
     assert assign([]) == []
+
+
+def held(found, count):
+    return held_out([image.item.split for image in found], keys(found), [image.item.labels for image in found], count)
+
+
+def test_held_out_images_of_a_group_or_of_the_same_content_stay_together():
+    splits = ["train"] * 400 + ["test"] * 100
+    grouped = images("ab" * 250, [str(number // 4) for number in range(500)], splits)
+    found = held(grouped, 40)
+    assert found.count("validation") == pytest.approx(40, abs=16)
+    assert found[400:] == splits[400:]
+    assert all(len(set(found[start : start + 4])) == 1 for start in range(0, 500, 4))
+    twins = images("ab" * 100, splits=["train"] * 200) * 2
+    found = held(twins, 40)
+    assert found[:200] == found[200:]
+    assert set(found) == {"train", "validation"}
+    with pytest.raises(UserError, match=r"--validation 3 would separate examples of one group, or copies"):
+        held(images("ab" * 4, ["p", "q"] * 4, ["train"] * 8), 3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "splits", "count"),
+    [
+        (None, ["train"] * 6, 2),  # `sources` holds out as many as asked for.
+        ("pppqqq", ["train"] * 5 + ["validation"], 2),
+        ("pppqqq", ["train"] * 6, 0),
+        ("pppqqq", ["train"] * 6, 6),
+    ],
+)
+def test_splits_are_kept_if_none_is_to_be_held_out_together(groups, splits, count):
+    assert held(images("ababab", groups, splits), count) == splits
+
+
+def test_splits_that_divide_a_group_are_refused():
+    refuse_divided(["p", None, "q", None], ["train", "train", "test", "test"])
+    with pytest.raises(UserError, match=r"two splits for 2: p, q\. Correct the splits, or leave out --group"):
+        refuse_divided(["p", "q", "p", "q", "r"], ["train", "test", "test", "validation", "train"])
 
 
 @settings(deadline=None)
