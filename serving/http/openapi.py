@@ -48,9 +48,14 @@ PREDICTED = {
     JSON: {
         "schema": {
             "oneOf": [
-                record(predictions=array({"type": "object"}), warnings=_WARNINGS, optional=("warnings",)),
+                # A lone output has no name.
                 record(
-                    outputs={"type": "object", "additionalProperties": {"type": "array"}},
+                    predictions=array({"anyOf": [{"type": "object"}, _NUMBERS]}),
+                    warnings=_WARNINGS,
+                    optional=("warnings",),
+                ),
+                record(
+                    outputs={"anyOf": [{"type": "object", "additionalProperties": {"type": "array"}}, _NUMBERS]},
                     warnings=_WARNINGS,
                     optional=("warnings",),
                 ),
