@@ -64,6 +64,7 @@ def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Seq
         warnings: notes on the rows, if any.
     """
     more = {"warnings": warnings} if warnings else {}
+    content: dict[str, Any]
     if len(outputs) == 1:
         (lone,) = outputs.values()
         content = {"predictions" if rows else "outputs": lone}
