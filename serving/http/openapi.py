@@ -183,7 +183,7 @@ _ERROR = {JSON: {"schema": record(error=TEXT)}}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 _PARAMETERS = {
     "name": ("Name of the model.", TEXT),
-    "version": ("Number of the version; 0 is the newest.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+    "version": ("Number of the version; 0 is the newest.", {"type": "string", "pattern": "^[0-9]{1,19}$"}),
     "label": ("Label of a version.", TEXT),
 }
 
