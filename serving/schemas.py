@@ -1,9 +1,19 @@
 """Schemas of the endpoint's own responses, shared by `/openapi.json` and `serving.client`."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from serving.inputs import Column
 from serving.rows import Value
+
+
+def json_version(version: int) -> int | str:
+    """Returns a version as it is written in JSON: as a string if JavaScript would round the number."""
+    return version if version < 2**53 else str(version)
+
+
+VersionNumber = Annotated[int, PlainSerializer(json_version, return_type=int | str, when_used="json")]
 
 
 class _ResponsePart(BaseModel):
@@ -62,8 +72,8 @@ class Answer(_ResponsePart):
 
     model: str
     """Name of the model."""
-    version: int
-    """Number of the version."""
+    version: VersionNumber
+    """Number of the version; in JSON, a string from 2^53 on."""
     predictions: tuple[Prediction, ...]
     """In the order of the images or rows."""
     target: str | None = None
@@ -95,8 +105,8 @@ class ModelInput(_ResponsePart):
 class VersionFacts(_ResponsePart):
     """Origin and quality of a version in service."""
 
-    version: int
-    """Number of the version."""
+    version: VersionNumber
+    """Number of the version; in JSON, a string from 2^53 on."""
     created: str
     """Time of the export, ISO 8601."""
     net: str
@@ -132,9 +142,9 @@ class ServedModel(_ResponsePart):
 
     name: str
     """Name of the model."""
-    versions: tuple[int, ...]
+    versions: tuple[VersionNumber, ...]
     """Versions in service, newest first; the newest is the default."""
-    labels: dict[str, int]
+    labels: dict[str, VersionNumber]
     """Version by label."""
     failed: dict[int, str]
     """Reasons of versions that were refused, or whose files changed after loading."""

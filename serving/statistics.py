@@ -33,7 +33,7 @@ class Statistics:
     failed: Durations = field(default_factory=Durations)
     """Requests with an error of the image, of the model, or of a limit."""
     waited: Durations = field(default_factory=Durations)
-    """Time in the queue, by request."""
+    """Time in the queue, by request; 0 if it was computed at once."""
     converted: Durations = field(default_factory=Durations)
     """Decoding and conversion of image files, by request."""
     images: int = 0

@@ -255,7 +255,7 @@ def as_json(message):
 
 
 def predicted(models, spec, body):
-    """Returns the answer to a body of :predict, in rows or columns like the body."""
+    """Returns the answer to a body of :predict, in rows or columns like the body; a lone output has no name there."""
     request = predict_pb2.PredictRequest(model_spec=spec)
     request.model_spec.signature_name = body.get("signature_name", "")
     _, model = models.find(spec)
@@ -274,6 +274,9 @@ def predicted(models, spec, body):
         key: [text.decode() for text in value] if value.dtype == object else value.tolist()
         for key, value in outputs.items()
     }
+    if len(lists) == 1:
+        (lone,) = lists.values()
+        return {"predictions" if rows else "outputs": lone}
     if not rows:
         return {"outputs": lists}
     return {"predictions": [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]}

@@ -97,6 +97,7 @@ class Batcher:
             # Computed at once, without waiting for the loop before and after. Others of this iteration form a batch.
             self._quiet = False
             loop.call_soon(self._end_turn)
+            self.statistics.waited.add(0.0)
             return self._timed(images)
         waiting = _Waiting(images, loop.create_future())
         self._waiting.append(waiting)

@@ -172,9 +172,9 @@ class Decoder:
             ) from None
 
     def close(self) -> None:
-        """Ends the processes; no further calls are allowed."""
-        self._threads.shutdown(cancel_futures=True)
+        """Ends the processes; no further calls are allowed. A conversion that never ends is not waited for."""
         self._children.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _decode_here(self, work: Callable[[], T]) -> T:
         self._here += 1

@@ -79,8 +79,8 @@ class _Connections:
         silent = [one for one in self.connections if one.is_silent() and address in (None, one.address)]
         if not silent:
             return False
-        longest = min(silent, key=lambda one: one.since)
-        if longest.loop.time() - longest.since < SILENT:
+        longest = min(silent, key=lambda one: one.heard)
+        if longest.loop.time() - longest.heard < SILENT:
             return False
         longest.cut("room")
         return True
@@ -105,12 +105,15 @@ class LimitedProtocol(HttpToolsProtocol):
     sending: Literal["header", "body"] | None
     # Start of that part, or end of the last answer.
     since: float
+    # Start of the client's silence: its last byte, the last answer, or the start or end of a wait for it to read.
+    heard: float
     address: str
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accepts or refuses the connection."""
         super().connection_made(transport)
         self.sending, self.since, self._received = "header", self.loop.time(), 0
+        self.heard = self.since
         self._unparsed = 0
         # Chunks of the body that have been parsed but not passed on.
         self._parts: list[bytes] = []
@@ -128,6 +131,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Receives part of a request."""
+        self.heard = self.loop.time()
         if len(data) <= HEAD:
             self._receive(data)
             return
@@ -192,8 +196,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Starts the idle time, unless the client is already sending its next request."""
+        self.heard = self.loop.time()
         if self.sending is None:
-            self.since = self.loop.time()
+            self.since = self.heard
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return
@@ -203,13 +208,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Starts the time limit for reading the answer."""
-        self._unread_since = self.loop.time()
+        self._unread_since = self.heard = self.loop.time()
         super().pause_writing()
         self.opened.add_unread(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """Ends the time limit for reading the answer."""
-        self._unread_since = None
+        self._unread_since, self.heard = None, self.loop.time()
         self.opened.unread.pop(self, None)
         super().resume_writing()
 

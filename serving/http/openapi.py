@@ -48,9 +48,14 @@ PREDICTED = {
     JSON: {
         "schema": {
             "oneOf": [
-                record(predictions=array({"type": "object"}), warnings=_WARNINGS, optional=("warnings",)),
+                # A lone output has no name.
                 record(
-                    outputs={"type": "object", "additionalProperties": {"type": "array"}},
+                    predictions=array({"anyOf": [{"type": "object"}, _NUMBERS]}),
+                    warnings=_WARNINGS,
+                    optional=("warnings",),
+                ),
+                record(
+                    outputs={"anyOf": [{"type": "object", "additionalProperties": {"type": "array"}}, _NUMBERS]},
                     warnings=_WARNINGS,
                     optional=("warnings",),
                 ),
@@ -178,7 +183,7 @@ _ERROR = {JSON: {"schema": record(error=TEXT)}}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 _PARAMETERS = {
     "name": ("Name of the model.", TEXT),
-    "version": ("Number of the version; 0 is the newest.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+    "version": ("Number of the version; 0 is the newest.", {"type": "string", "pattern": "^[0-9]{1,19}$"}),
     "label": ("Label of a version.", TEXT),
 }
 

@@ -76,7 +76,7 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
     async def sample(
         request: Request,
         name: Annotated[str, InPath(description="Name of the model.")],
-        version: Annotated[str, InPath(description="Number of the version.", pattern="^[0-9]{1,18}$")],
+        version: Annotated[str, InPath(description="Number of the version.", pattern="^[0-9]{1,19}$")],
         number: Annotated[int, InPath(description="Number of the image, from 0.", ge=0)],
     ) -> Response:
         served = record_of(request).served = catalog.find(name, int(version))

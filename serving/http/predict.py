@@ -189,10 +189,11 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
                         content = bytearray() if event.filename is not None else None
                         if content is not None:
                             files.append((event.filename, content))
+                        # Before the parser meets its own limit, on parts of any kind.
+                        if len(files) > limit:
+                            raise _too_many(limit)
                     elif event and content is not None:
                         content += event
-                if len(files) > limit:
-                    raise _too_many(limit)
     except MultipartError as error:
         raise RequestError(f"the form cannot be read: {error}.") from None
     if not files:

@@ -9,8 +9,9 @@ const kindOf = ({ pictures, columns }) => columns.length ? JSON.stringify(column
 
 // A version to ask: `which` is its part of the query; `facts` and `classes` describe it; images have no `columns`.
 function target(one, which = {}) {
-  const number = which.label ? one.labels[which.label] : Number(which.version ?? one.versions[0]);
-  const facts = one.facts.find((fact) => fact.version === number);
+  // Numbers, or strings where JavaScript would round them.
+  const number = String(which.label ? one.labels[which.label] : which.version ?? one.versions[0]);
+  const facts = one.facts.find((fact) => String(fact.version) === number);
   const { shape, columns, target: predicted } = one.input;
   const several = one.multi_label;
   return facts && { name: one.name, which, facts, classes: one.classes, several, kind: kindOf(one.input), shape, columns, predicted };

@@ -67,11 +67,12 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
     inputs = given.get("inputs") if isinstance(given, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestError(f'"inputs" must be a list of one input, {input_names(manifest)}.')
+    binary = bool(_parameters(given).get("binary_data_output", False))
     return InferRequest(
         _request(inputs[0], body[length:], manifest, images),
         _id(given.get("id")),
-        _requested_outputs(given.get("outputs"), manifest),
-        bool(_parameters(given).get("binary_data_output", False)),
+        _requested_outputs(given.get("outputs"), binary, manifest),
+        binary,
     )
 
 
@@ -283,7 +284,8 @@ def _lengths_and_bytes(texts: list[str]) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
 
 
-def _requested_outputs(outputs: Any, manifest: Manifest) -> dict[str, RequestedOutput] | None:
+def _requested_outputs(outputs: Any, binary: bool, manifest: Manifest) -> dict[str, RequestedOutput] | None:
+    """Parses the requested outputs; `binary` is the form of those that do not state their own."""
     if outputs is None:
         return None
     if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
@@ -292,7 +294,7 @@ def _requested_outputs(outputs: Any, manifest: Manifest) -> dict[str, RequestedO
     for one in outputs:
         parameters = _parameters(one)
         classes = check_output(one.get("name"), parameters.get("classification", 0), manifest)
-        requested[one["name"]] = RequestedOutput(bool(parameters.get("binary_data", False)), classes)
+        requested[one["name"]] = RequestedOutput(bool(parameters.get("binary_data", binary)), classes)
     return requested or None
 
 

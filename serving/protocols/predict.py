@@ -10,6 +10,7 @@ from serving.errors import RequestError
 from serving.manifest import GATE_MAPS, GATE_MEANS, MOST_DIGITS, PROBABILITIES, VALUE, GateMap, Manifest
 from serving.model import above_half, top
 from serving.protocols.request import IMAGES, Request, expected, parse_json, to_rows
+from serving.schemas import json_version
 
 # Decimal places of the values in maps.
 DIGITS = 4
@@ -81,7 +82,8 @@ def format_images(content: Content, manifest: Manifest) -> bytes:
             row += len(boxes) if content.segments and len(boxes) > 1 else 0
             prediction |= _digits(boxes, own if content.segments else None)
         predictions.append(prediction)
-    whole: dict[str, Any] = {"model": manifest.name, "version": manifest.version, "predictions": predictions}
+    whole: dict[str, Any] = {"model": manifest.name, "version": json_version(manifest.version)}
+    whole["predictions"] = predictions
     if content.explain:
         whole["layers"] = manifest.gates
     if GATE_MAPS in content.outputs:
@@ -109,7 +111,8 @@ def format_rows(
         if manifest.multi_label:
             for prediction, row in zip(predictions, outputs[PROBABILITIES].tolist(), strict=True):
                 prediction["labels"] = above_half(row, manifest.labels)
-    whole = {"model": manifest.name, "version": manifest.version, "predictions": predictions, "target": manifest.target}
+    whole: dict[str, Any] = {"model": manifest.name, "version": json_version(manifest.version)}
+    whole |= {"predictions": predictions, "target": manifest.target}
     if explain:
         whole["layers"] = manifest.gates
         for prediction, gates in zip(predictions, outputs[GATE_MEANS], strict=True):

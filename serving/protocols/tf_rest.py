@@ -56,7 +56,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
 
 
 def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Sequence[str] = ()) -> bytes:
-    """Formats the body of a response.
+    """Formats the body of a response; as TF Serving does, a lone output is written without its name.
 
     Args:
         outputs: arrays by name; labels are a list of strings.
@@ -64,12 +64,16 @@ def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Seq
         warnings: notes on the rows, if any.
     """
     more = {"warnings": warnings} if warnings else {}
-    if not rows:
-        return orjson.dumps({"outputs": dict(outputs), **more}, option=orjson.OPT_SERIALIZE_NUMPY)
-    names = list(outputs)
-    lists = [value.tolist() if isinstance(value, np.ndarray) else value for value in outputs.values()]
-    predictions = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-    return orjson.dumps({"predictions": predictions, **more})
+    content: dict[str, Any]
+    if len(outputs) == 1:
+        (lone,) = outputs.values()
+        content = {"predictions" if rows else "outputs": lone}
+    elif rows:
+        lists = [value.tolist() if isinstance(value, np.ndarray) else value for value in outputs.values()]
+        content = {"predictions": [dict(zip(outputs, row, strict=True)) for row in zip(*lists, strict=True)]}
+    else:
+        content = {"outputs": dict(outputs)}
+    return orjson.dumps({**content, **more}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _table(values: Any) -> Any:

@@ -47,7 +47,12 @@ class RestConnection:
             body = json.dumps(request, default=np.ndarray.tolist).encode()
         answer = await self._request("POST", f"{_path(model, version)}:predict", timeout, content=body)
         try:
-            return {name: np.array(answer["outputs"][name], np.float32) for name in outputs}
+            found = answer["outputs"]
+            if isinstance(found, list):
+                # TF Serving leaves out the name of a lone output.
+                (name,) = outputs
+                found = {name: found}
+            return {name: np.array(found[name], np.float32) for name in outputs}
         except (KeyError, TypeError, ValueError) as error:
             raise refused(self.address, f"model {model!r} returned malformed outputs ({error!r})") from None
 

@@ -67,6 +67,23 @@ def test_a_new_version_appears_and_can_be_chosen(page, models):
 
 
 @pytest.mark.slow
+def test_a_version_that_javascript_would_round_can_be_chosen(page, endpoint, models):
+    number = 2**53 + 1
+    add_version(models / "digits", number)
+    try:
+        page.until(f"return document.getElementById('version').options[1].textContent === '{number}'")
+        page.choose("version", str(number))
+        page.draw(SEVEN)
+        assert page.verdict() == "7"
+        assert f"version {number} " in page.get("answer").find_element("css selector", ".source").text
+        assert page.driver.current_url == f"{endpoint.url}/?model=digits&version={number}"
+    finally:
+        shutil.rmtree(models / "digits" / str(number))
+        page.open(endpoint.url)
+        page.until("return document.getElementById('version').options[1].textContent === '1'")
+
+
+@pytest.mark.slow
 def test_a_refused_version_is_listed_until_it_is_removed(endpoint, page, models):
     bad = models / "digits" / "2"
     bad.mkdir()

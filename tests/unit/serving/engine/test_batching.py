@@ -216,3 +216,9 @@ def test_a_short_batch_waits_for_the_running_one(net):
     with ThreadPoolExecutor(2) as executor:
         asyncio.run(late(Batcher(net, largest=8, queue=20, executor=executor, parallel=2)))
     assert sorted(net.sizes) == [1, 4]
+
+
+def test_requests_that_are_computed_at_once_count_as_not_waiting(batcher, net):
+    for value in range(3):
+        asyncio.run(batcher.predict(images(value)))
+    assert batcher.statistics.waited.count == len(net.sizes) == 3

@@ -172,3 +172,23 @@ def test_cheaper_files_are_decoded_first_and_those_beyond_the_queue_refused(monk
     with ThreadPoolExecutor(1) as light:
         asyncio.run(ask(light))
     assert order == ["first", "photograph", "bomb"]
+
+
+def test_closing_does_not_wait_for_a_conversion_that_never_ends():
+    began, closed = threading.Event(), threading.Event()
+
+    def to_input(_):
+        began.set()
+        return closed.wait(10)
+
+    async def ask(light):
+        decoder = Decoder(light, processes=1, queue=1, pixels=10**8)
+        converting = asyncio.create_task(decoder.decode(saved((600, 600), "GIF"), "a", to_input))
+        await asyncio.to_thread(began.wait, 10)
+        decoder.close()
+        closed.set()
+        return await converting
+
+    with ThreadPoolExecutor(1) as light:
+        # False if closing waited until the conversion gave up.
+        assert asyncio.run(ask(light))

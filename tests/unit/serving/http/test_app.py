@@ -265,9 +265,10 @@ def test_odd_requests_are_refused(client, path, body, headers, said):
     assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
 
 
-def test_too_many_files_in_a_form(version):
+@pytest.mark.parametrize("count", [3, 100])
+def test_too_many_files_in_a_form(version, count):
     with LoadedClient(make_app(Settings(models=version.parents[1], images=2))) as client:
-        answer = client.post("/predict/tiny", files=[("picture", b"x")] * 3)
+        answer = client.post("/predict/tiny", files=[("picture", b"x")] * count)
         assert (answer.status_code, "limit of 2" in answer.json()["error"]) == (413, True)
 
 

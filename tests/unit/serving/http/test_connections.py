@@ -205,6 +205,22 @@ def test_the_longest_silent_connection_makes_room(limit, monkeypatch):
                     one.recv(1)
 
 
+def test_a_client_that_is_sending_a_body_is_not_silent(monkeypatch):
+    monkeypatch.setattr(connections, "SILENT", 0.0)
+    with Server(connections=2) as server:
+        sending = server.connect(HEAD)
+        time.sleep(0.01)
+        silent = server.connect(GET[:12])
+        time.sleep(0.01)
+        sending.sendall(b"half")
+        eventually(lambda: any(one._received == 4 for one in server.server.server_state.connections))
+        with server.connect(GET) as new:
+            assert status(new.recv(2**16)) == b"200"
+            assert said(silent) == b""
+            sending.sendall(b"other.")
+            assert status(said(sending)) == b"200"
+
+
 def test_connections_beyond_the_limit_are_refused():
     with Server(connections=2) as server:
         first = [server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n") for _ in range(2)]

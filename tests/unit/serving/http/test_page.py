@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import TypeAdapter
 
 from serving import files, manifest
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.model import open_model
+from serving.schemas import Answer, ServedModel
 from tests import tiny_model
 from tests.endpoint import IMAGES, LoadedClient
 
@@ -18,10 +20,9 @@ RAW = {"content-type": "application/octet-stream"}
 CLASSES = [2, 0, 2]
 
 
-@pytest.fixture
-def complete(tmp_path):
-    """An endpoint over a version with sample images and maps of gates."""
-    folder = tiny_model.write(tmp_path / "models" / "tiny" / "1")
+def write_complete(folder):
+    """Writes a version with sample images and maps of gates."""
+    tiny_model.write(folder)
     probabilities = open_model(folder).predict(IMAGES)["probabilities"]
     np.savez(folder / manifest.REFERENCE, images=IMAGES, probabilities=probabilities, classes=CLASSES)
     path = folder / manifest.NAME
@@ -29,6 +30,13 @@ def complete(tmp_path):
     content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
     content["run"] |= {"data": {"name": "mnist"}, "test": {"accuracy": 0.75, "count": 8}}
     path.write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """An endpoint over a complete version."""
+    folder = write_complete(tmp_path / "models" / "tiny" / "1")
     with LoadedClient(make_app(Settings(models=folder.parents[1]))) as client:
         yield client
 
@@ -48,6 +56,21 @@ def test_sample_images_are_files_of_the_size_of_the_input(complete):
         answer = complete.get(f"/models/tiny/versions/1/samples/{number}.png")
         assert answer.headers["content-type"] == "image/png"
         np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), image[..., 0])
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63 - 1])
+def test_a_version_that_javascript_would_round_is_a_string(tmp_path, number):
+    folder = write_complete(tmp_path / "models" / "tiny" / str(number))
+    with LoadedClient(make_app(Settings(models=folder.parents[1]))) as client:
+        models = client.get("/models")
+        (model,) = models.json()
+        assert (model["versions"], model["facts"][0]["version"]) == ([str(number)], str(number))
+        assert client.get(f"/models/tiny/versions/{number}/samples/0.png").status_code == 200
+        answer = client.post(f"/predict/tiny?version={number}", content=IMAGES.tobytes(), headers=RAW)
+        assert answer.json()["version"] == str(number)
+    # Python reads integers of any size.
+    assert TypeAdapter(list[ServedModel]).validate_json(models.content)[0].versions == (number,)
+    assert Answer.model_validate_json(answer.content).version == number
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,13 @@ def test_pixels_after_the_json(manifest):
     assert found.binary
 
 
+def test_the_form_of_all_outputs_applies_to_listed_ones_that_do_not_state_their_own(manifest):
+    asked = [{"name": "label"}, {"name": "class_id", "parameters": {"binary_data": False}}]
+    given = {"inputs": [image()], "outputs": asked, "parameters": {"binary_data_output": True}}
+    found = parse(manifest, given).outputs
+    assert {name: one.binary for name, one in found.items()} == {"label": True, "class_id": False}
+
+
 def test_files(manifest):
     texts = [base64.b64encode(file).decode() for file in (b"one", b"three")]
     given = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "data": texts}

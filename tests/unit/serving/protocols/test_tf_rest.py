@@ -123,3 +123,10 @@ def test_answers():
     assert json.loads(tf_rest.format_response(outputs, rows=False)) == {
         "outputs": {"probabilities": [[0.25, 0.75], [1, 0]], "class_id": [1, 0], "label": ["b", "a"]}
     }
+
+
+def test_a_lone_output_has_no_name():
+    # As in TF Serving: a regression without gates has only `value`.
+    outputs = {"value": np.float32([[3.5], [4]])}
+    assert json.loads(tf_rest.format_response(outputs, rows=True)) == {"predictions": [[3.5], [4]]}
+    assert json.loads(tf_rest.format_response(outputs, rows=False)) == {"outputs": [[3.5], [4]]}

@@ -104,6 +104,7 @@ def test_a_silent_server_is_reported(silent, scheme):
         (200, b"<html>", "not JSON"),
         (200, b"[]", "malformed outputs"),
         (200, b'{"outputs": {"class_id": [1, 2]}}', "malformed outputs"),
+        (200, b'{"outputs": 3}', "malformed outputs"),
         (200, b'{"outputs": {"probabilities": [[1], [1, 2]]}}', "malformed outputs"),
         (404, b'{"error": "Servable not found"}', "Servable not found"),
         (500, b"[]", "status 500"),
@@ -130,7 +131,7 @@ def test_rows_are_sent_with_their_missing_numbers(monkeypatch, address):
 
             async def request(method, path, timeout, content):
                 sent.append(np.array(json.loads(content)["inputs"]["row"], np.float32))
-                return {"outputs": {"value": [[1], [2]]}}
+                return {"outputs": [[1], [2]]}
 
             monkeypatch.setattr(connection, "_request", request)
         else:
