@@ -4,18 +4,15 @@ A run is written on a disk of the machine that trains it. Every few seconds, a t
 changed, in the order in which they were written: record and checkpoint after all others, and the state of a search at
 the end. The bucket therefore holds what a kill could have left on a disk, and work that is resumed starts from there.
 
-Buckets have no locks, and a machine that is cut off goes on. Whoever trains a run therefore puts its name next to it,
-in an object, and uploads only while the name is its own: the last one that has started wins.
+Of several commands that train the same run, only its owner uploads; see `pipelines.core.ownership`.
 """
 
 import os
-import platform
 import shutil
 import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path, PurePosixPath
@@ -23,7 +20,8 @@ from typing import Any, NamedTuple
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 from pipelines.core.executor import JobError
-from pipelines.core.url import Location, Url, fetch
+from pipelines.core.ownership import Owner, TakenOverError, claimable
+from pipelines.core.url import Location, Stored, Url, fetch
 from serving import stores
 
 PERIOD = 5.0
@@ -31,8 +29,6 @@ PERIOD = 5.0
 LATE = ("run.json", "checkpoint", "oracle.json")
 """Files or folders that are uploaded after all others, one after the other, because they state how far a run or a
 search is, and thus what the others hold."""
-# The file next to a run that names its owner, in a form that no run has.
-OWNER = ".{}.owner"
 # The blocks of `synced` that are running.
 _copies: "list[_Sync]" = []
 
@@ -45,24 +41,21 @@ class _Stamp(NamedTuple):
     inode: int
 
 
-class _TakenOverError(UserError):
-    """Another command has started to write the same run."""
-
-
 class _Sync:
     """Uploads the changes of a local file or folder.
 
     Args:
         local: the file or folder, in its own folder; it may not exist yet.
         url: its place in the bucket.
-        owned: whether to take it over from others that write it.
+        owned: whether changes wait until it is claimed.
     """
 
     def __init__(self, local: Path, url: Url, owned: bool) -> None:
         self.local = local
         self.url = url
-        self._owner = url.with_name(OWNER.format(url.name))
-        self._own_name = f"process {os.getpid()} on {platform.node()}\n{uuid.uuid4()}" if owned else ""
+        self._owner = Owner(url) if owned else None
+        self._uploads = not owned
+        self._found: dict[Path, Stored] = {}
         self._sent: dict[str, _Stamp] = {}
         self._missed: set[str] = set()
         self._busy = threading.Lock()
@@ -71,15 +64,26 @@ class _Sync:
 
     def start(self) -> None:
         """Downloads the existing files, and starts to upload changes."""
-        if self._own_name:
-            self._owner.write_bytes(self._own_name.encode())
-        fetch(self._pairs(self.url, self.local))
-        for config in [*self.local.rglob("config.json")]:
-            if not config.with_name("run.json").exists():
-                # A run is created as a whole, but the upload of this one ended before its record.
-                shutil.rmtree(config.parent)
-        self._take(_files(self.local))
+        self._download()
         self._thread.start()
+
+    def claim(self) -> None:
+        """Takes an owned folder over, downloads what has changed meanwhile, and uploads changes from now on.
+
+        Raises:
+            UserError: the store cannot be used, or the folder was missing at the start and is there now.
+        """
+        with self._busy:
+            if self._uploads or self._owner is None:
+                return
+            if not self._found and self._stored(self.url, self.local):
+                raise UserError(
+                    f"another command has created {self.url} since this one started. Name another place, or stop the "
+                    "other command and repeat this one."
+                )
+            self._owner.claim()
+            self._download()
+            self._uploads = True
 
     def finish(self) -> None:
         """Uploads the last changes, and removes the objects of files that were removed locally.
@@ -92,11 +96,14 @@ class _Sync:
             return
         self._ended.set()
         self._thread.join()
+        if not self._uploads:
+            # The command was refused.
+            return
         self.push()
         self._check_owner()  # again: the upload may have taken minutes
         self._remove(self._gone())
-        if self._own_name:
-            self._owner.unlink()
+        if self._owner:
+            self._owner.release()
 
     def push(self) -> None:
         """Uploads the files that have changed since the last call; an error leaves the rest to the next call.
@@ -106,6 +113,8 @@ class _Sync:
         Raises:
             UserError: the store cannot be used, or another command has taken over the run.
         """
+        if not self._uploads:
+            return
         self._check_owner()
         with self._busy, tempfile.TemporaryDirectory(dir=self.local.parent, prefix=".upload-") as folder:
             # The last ones are linked first, and all late ones before the others are listed: training continues
@@ -121,21 +130,17 @@ class _Sync:
         self._remove(gone & before)
 
     def pull(self, folder: Path) -> None:
-        """Replaces a folder in the local one by its state in the bucket.
-
-        Raises:
-            UserError: the store cannot be used.
-        """
+        """Replaces a folder in the local one by its state in the bucket."""
         with self._busy:
             url, aside = self.place(folder), folder.with_name(f".{folder.name}")
             shutil.rmtree(aside, ignore_errors=True)
-            fetch(self._pairs(url, aside))
+            fetch([(one.url, path) for path, one in self._stored(url, aside).items()])
             shutil.rmtree(folder, ignore_errors=True)
             if aside.exists():
                 aside.rename(folder)
             below = f"{self._name(folder)}/"
             self._sent = {name: stamp for name, stamp in self._sent.items() if not name.startswith(below)}
-            self._take(_files(folder))
+            self._note(_files(folder))
 
     def place(self, path: Path) -> Url:
         """Returns the URL of a file or folder in the local one."""
@@ -148,27 +153,32 @@ class _Sync:
         return f"{self.url} cannot be uploaded from {tempfile.gettempdir()}: {error.strerror or error}."
 
     def _check_owner(self) -> None:
-        if not self._own_name:
-            return
-        try:
-            owner = self._owner.read_text()
-        except FileNotFoundError:
-            owner = "another command, which has ended"
-        if owner != self._own_name:
-            raise _TakenOverError(
-                f"{self.url} has been taken over by {owner.splitlines()[0]}: nothing more is uploaded from here. "
-                "Stop this command, or the other one and then resume this one."
-            )
+        if self._owner:
+            self._owner.check()
+
+    def _download(self) -> None:
+        """Downloads what has changed in the bucket since the last call."""
+        stored = self._stored(self.url, self.local)
+        changed = [path for path, one in stored.items() if self._found.get(path) != one or not path.exists()]
+        fetch([(stored[path].url, path) for path in changed])
+        for path in self._found.keys() - stored.keys():
+            path.unlink(missing_ok=True)
+        for config in [*self.local.rglob("config.json")]:
+            if not config.with_name("run.json").exists():
+                # A run is created as a whole, but the upload of this one ended before its record.
+                shutil.rmtree(config.parent)
+        self._note([path for path in stored if path.exists()])
+        self._found = stored
 
     @staticmethod
-    def _pairs(url: Url, local: Path) -> list[tuple[Url, Path]]:
-        """Returns the objects to download, without hidden ones, and their local paths."""
-        below = {one.url: PurePosixPath(one.url.text[len(url.text) + 1 :]) for one in url.files()}
-        return [
-            (one, local / path) for one, path in below.items() if not any(part.startswith(".") for part in path.parts)
-        ]
+    def _stored(url: Url, local: Path) -> dict[Path, Stored]:
+        """Returns the objects of a folder, without hidden ones, by their local paths."""
+        below = {PurePosixPath(one.url.text[len(url.text) + 1 :]): one for one in url.files()}
+        return {
+            local / path: one for path, one in below.items() if not any(part.startswith(".") for part in path.parts)
+        }
 
-    def _take(self, files: list[Path]) -> None:
+    def _note(self, files: list[Path]) -> None:
         """Notes that the bucket has these files, which were downloaded."""
         now = time.time_ns()
         for path in files:
@@ -223,7 +233,7 @@ class _Sync:
             try:
                 self.push()
                 failed = False
-            except _TakenOverError as error:
+            except TakenOverError as error:
                 sys.stderr.write(f"{error}\n")
                 return
             except FileNotFoundError:
@@ -243,8 +253,9 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
 
     Args:
         place: the folder of a run, a study or a search, which may not exist yet; or a file.
-        owned: whether to take over the folder at a URL, because all of it is going to be written: whatever writes it
-            elsewhere uploads nothing more.
+        owned: whether all of the folder is going to be written. At a URL, nothing is uploaded before it is claimed
+            (`pipelines.core.ownership.claim`, or the end of the block), and whatever writes it elsewhere uploads
+            nothing more from then on.
 
     Raises:
         UserError: the store cannot be used, the disk is full, or another command has taken over the folder. Files that
@@ -262,9 +273,10 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
     failure: BaseException | None = None
     _copies.append(sync)
     try:
-        with renamed(root, place.parent):
+        with renamed(root, place.parent), claimable(sync.local, sync.claim):
             sync.start()
             yield sync.local
+            sync.claim()
     except (Exception, StoppedError) as error:
         failure = error
         raise
@@ -276,7 +288,7 @@ def synced(place: Location, *, owned: bool = False) -> Iterator[Path]:
             before = f"{failure} In addition, " if failure else ""
             store = stores.of(place.text)
             advice = f", for example with: {store.upload} {sync.local} {place}" if store else "."
-            after = "" if isinstance(error, _TakenOverError) else f" Upload it{advice}"
+            after = "" if isinstance(error, TakenOverError) else f" Upload it{advice}"
             # Other tasks would find the disk full too.
             kind = JobError if disk_is_full(error) else UserError
             text = f"{before}{sync.message(error)} The newest files are on this machine only, in {sync.local}.{after}"
@@ -304,19 +316,6 @@ def refresh(folder: Path) -> None:
     for copy in _copies:
         if folder.is_relative_to(copy.local):
             copy.pull(folder)
-
-
-def check(place: Location) -> None:
-    """Checks that a study or a search can be written to a URL, before anything is computed; a path is not checked.
-
-    Args:
-        place: its folder.
-
-    Raises:
-        UserError: the store cannot be used.
-    """
-    if isinstance(place, Url):
-        place.check_writable()
 
 
 @contextmanager

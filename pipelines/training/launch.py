@@ -12,6 +12,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import counted, say
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
+from pipelines.core.ownership import claim
 from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
 from pipelines.core.url import location
 from pipelines.data import batches, preprocess, sources
@@ -74,6 +75,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     )
     state = TrainingState()
     _share(config, created, ready.model, state, options)
+    claim(path)
     run = create(path, config, created)
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
@@ -109,6 +111,11 @@ def resume(path: Path, options: Options) -> Run:
         config, console, steps_per_epoch = run.config, options.console, run.record.steps_per_epoch
         refuse_resuming(run)
         net, model = rebuilt(run, options)
+        examples = _training_examples(config, options.data_dir)
+        claim(path)
+        # Its owner so far may have finished it meanwhile.
+        run = open_run(path)
+        refuse_resuming(run)
         state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run))
         if state is None:
             state = TrainingState()
@@ -119,7 +126,6 @@ def resume(path: Path, options: Options) -> Run:
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
-        examples = _training_examples(config, options.data_dir)
         for folder in (path, path / CHECKPOINTS):
             remove_leftovers(folder)
         fitted = _fitted(run, examples)

@@ -12,6 +12,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError, disk_is_full
 from pipelines.core.files import remove_leftovers
+from pipelines.core.ownership import claim
 from pipelines.core.run import Run, locked, open_run, refuse_existing, resuming
 from pipelines.training.probe import Probes
 
@@ -140,6 +141,7 @@ def _complete(config: Config | None, path: Path, options: TrainOptions) -> Run:
         if config is not None:
             run = launch.start(config, path, chosen)
         elif _is_trained(path):
+            claim(path)
             run = open_run(path)
         else:
             run = launch.resume(path, chosen)

@@ -9,6 +9,7 @@ import keras
 
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.ownership import claim
 from pipelines.core.sync import refresh
 from pipelines.core.url import Location
 from pipelines.training.assembly import assemble
@@ -39,6 +40,7 @@ def opened(plan: SearchPlan, folder: Path, data_dir: Path | None) -> AskTell:
     objective = trials.objective(plan.config, data_dir)
     if search_state.read(folder) is None:
         _check_trainable(plan, data_dir)
+    claim(folder)
     return AskTell(plan, objective, folder)
 
 

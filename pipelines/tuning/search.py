@@ -15,6 +15,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.ownership import claim
 from pipelines.core.sync import place_of
 from pipelines.core.url import Location, is_url
 from pipelines.data.roots import refuse_missing
@@ -166,6 +167,7 @@ def _summarize(search: Search, seeds: int, console: Console) -> None:
     state = states.read(folder)
     if state is None or not any(trial.over for trial in state.trials):
         raise UserError(f"no trial finished before the deadline. Repeat the command to resume {folder}.")
+    claim(folder)
     if not state.over:
         done = sum(trial.over for trial in state.trials)
         say(console, f"stopped at the deadline after {done} trials; repeat the command to resume")

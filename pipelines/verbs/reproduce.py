@@ -11,8 +11,8 @@ from pipelines.core.console import table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share
 from pipelines.core.parsing import parse
-from pipelines.core.sync import check, synced
-from pipelines.core.url import Location
+from pipelines.core.sync import synced
+from pipelines.core.url import Location, Url
 from pipelines.studies.run.reproduce import reproduce
 from pipelines.studies.run.study_plan import Schedule
 from pipelines.studies.run.training import Machines
@@ -91,7 +91,8 @@ def main(arguments: list[str]) -> None:
                 "--workers is for this machine. A cluster trains as many runs as its cores allow: leave it out."
             )
         place = given.to or Path("studies") / given.name
-        check(place)
+        if isinstance(place, Url):
+            place.check_writable()
         with synced(place, owned=True) as folder:
             reproduce(
                 given.name, folder, seeds=given.seeds, budget=given.budget, schedule=given.schedule, arms=given.arms,

@@ -12,8 +12,8 @@ from pipelines.core.config import Config, Space
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, NonNegative, Positive, Share
 from pipelines.core.parsing import parse_over
-from pipelines.core.sync import check, synced
-from pipelines.core.url import Location
+from pipelines.core.sync import synced
+from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_unknown
 from pipelines.recipes import named_recipe
 from pipelines.tuning import space
@@ -93,7 +93,8 @@ def main(arguments: list[str]) -> None:
     with signals.raised():
         given = parse_tune(arguments)
         refuse_unknown(given.search.plan.config.data)
-        check(given.place)
+        if isinstance(given.place, Url):
+            given.place.check_writable()
         with synced(given.place, owned=True) as folder:
             search = replace(given.search, folder=folder)
             tune(search, minutes=given.minutes, retrain=given.retrain, console=Console())

@@ -11,6 +11,7 @@ from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.console import say
 from pipelines.core.errors import UserError, unknown
+from pipelines.core.ownership import claim
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
@@ -84,6 +85,7 @@ def reproduce(
             if not study_plan.begun(folder):
                 STUDY_FILE.forget(folder)
             raise
+        claim(folder)
         return _page(study, scope, folder, console)
 
 

@@ -26,6 +26,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, UserError, disk_is_full, reason
 from pipelines.core.hosts import ADDRESSES, COUNT, Hosts, of_environment
+from pipelines.core.ownership import claim, claimable
 from pipelines.core.run import open_run
 from pipelines.core.sync import renamed, synced
 from pipelines.core.url import Location, Url
@@ -39,6 +40,8 @@ POLL = 0.05
 CHILD = (sys.executable, "-m", f"{__package__}.host")
 CONNECTED = b"+"
 """Message of a child to its parent: all processes are connected."""
+CLAIM, CLAIMED = b"!", b"+"
+"""Message of a child to its parent: claim the run, whose checks have passed; and its answer."""
 DIED = "one of the {count} processes has died or cannot be reached"
 """Message of a process that has lost another one."""
 # Lines of the C++ log: level, date and time.
@@ -70,7 +73,9 @@ class HostTask(Task):
     again: tuple[str, ...] = ()
     """Further options of the command that resumes the run, for messages."""
     ready: int = -1
-    """Descriptor to write to once all processes are connected."""
+    """Descriptor for messages to the parent, the first once all processes are connected."""
+    answers: int = -1
+    """Descriptor for its answers."""
     log: Location | None = None
     """File to which the output is appended; None for standard output."""
 
@@ -113,8 +118,17 @@ def act(task: HostTask) -> None:
         "again": task.again,
     }
     leading = {"data_dir": task.data_dir, "interval": task.interval, "track": task.track, **options}
+
+    def ask_to_claim() -> None:
+        os.write(task.ready, CLAIM)
+        # If the parent cannot, it ends this process.
+        os.read(task.answers, len(CLAIMED))
+
     try:
-        with renamed(task.folder, Url(task.url)) if task.url else nullcontext():
+        with (
+            renamed(task.folder, Url(task.url)) if task.url else nullcontext(),
+            claimable(task.folder, ask_to_claim),
+        ):
             if not leads:
                 launch.follow(task.config, task.folder, launch.Options(task.data_dir, **options))
             elif task.config is not None:
@@ -166,6 +180,7 @@ def _has_trained(folder: Path) -> bool:
 
 def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
     read, write = os.pipe()
+    answers, answer = os.pipe()
     withheld: list[str] = []
     received: list[signal.Signals] = []
     connected = False
@@ -178,25 +193,30 @@ def _train_in_child(task: HostTask, hosts: Hosts, console: Console) -> None:
         received.append(number)
 
     with subprocess.Popen(
-        [*CHILD, task.model_copy(update={"ready": write}).model_dump_json()],
+        [*CHILD, task.model_copy(update={"ready": write, "answers": answers}).model_dump_json()],
         env={**os.environ, **variables},
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        pass_fds=[write],
+        pass_fds=[write, answers],
         # Ctrl-C must reach it once, from this process.
         start_new_session=True,
     ) as child:
         os.close(write)
+        os.close(answers)
         relay = threading.Thread(target=_relay, args=(child.stderr, task.program, withheld), name="stderr")
         relay.start()
         try:
             with signals.handled(pass_on):
                 connected = hosts.count == 1 or _connects(read, hosts, console)
-                status = _ended(child)
+                while (status := child.poll()) is None:
+                    if _is_readable(read, POLL) and os.read(read, 1) == CLAIM:
+                        claim(task.folder)
+                        os.write(answer, CLAIMED)
         finally:
             child.kill()
             relay.join()
             os.close(read)
+            os.close(answer)
     if status == 0:
         return
     if received and status < 0:
@@ -225,13 +245,6 @@ def _connects(ready: int, hosts: Hosts, console: Console) -> bool:
                 f"{of} has waited {LIMIT:.0f} s for the others at {hosts.address}. Start all of them."
             )
     return os.read(ready, 1) == CONNECTED
-
-
-def _ended(child: subprocess.Popen[bytes]) -> int:
-    """Waits for a child to end, and returns its status."""
-    while (status := child.poll()) is None:
-        time.sleep(POLL)
-    return status
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:

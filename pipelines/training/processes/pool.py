@@ -14,6 +14,7 @@ from pipelines.core.console import say
 from pipelines.core.durations import Job, JobTracker, Pace, clock
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.ownership import claim
 from pipelines.core.run import Run, open_run
 from pipelines.core.sync import place_of, refresh
 from pipelines.core.url import Url
@@ -95,6 +96,7 @@ def _supervised(members: Sequence[Member], workers: int, console: Console) -> It
     cores = shares(environment.available(), min(workers, len(members)))
     for member, share in zip(members, cores, strict=False):
         member.task = member.task.model_copy(update={"cores": share})
+    _claim(members)
     with Supervisor(members[:workers], lambda line: say(console, line), then=members[workers:]) as supervisor:
 
         def find_ended() -> set[str]:
@@ -109,6 +111,7 @@ def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]
     """Gives the runs to an executor, as many at a time as it has room for."""
     waiting, running, ended = list(members), dict[str, Member](), set[str]()
     with remote.executor as executor:
+        _claim(members)
 
         def find_ended() -> set[str]:
             # Asked even if no run is waiting: it raises an error if the running ones have no machine left.
@@ -127,6 +130,12 @@ def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]
             return ended
 
         yield executor.capacity(), find_ended
+
+
+def _claim(members: Sequence[Member]) -> None:
+    """Claims the folder of the command, now that its machines are known to answer; runs that are done are skipped."""
+    for member in members:
+        claim(member.task.folder)
 
 
 def _work(member: Member) -> float:

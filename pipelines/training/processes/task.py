@@ -16,6 +16,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import JobError
 from pipelines.core.frozen import Frozen
 from pipelines.core.guard import guarded
+from pipelines.core.ownership import claim
 from pipelines.core.signals import SIGNALS
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
@@ -141,6 +142,8 @@ def run_of_task(place: Location, plan: str) -> Iterator[Path]:
     failure: UserError | None = None
     try:
         with synced(place, owned=True) as folder:
+            # At once: the command has chosen this machine, in place of one that it has lost.
+            claim(folder)
             try:
                 yield folder
             except UserError as error:

@@ -6,6 +6,7 @@ import pytest
 
 from pipelines.core import sync as module
 from pipelines.core.errors import UserError
+from pipelines.core.ownership import OWNER, claim
 from pipelines.core.sync import synced
 from pipelines.core.url import Url
 from tests.unit.pipelines.core.runs_in_memory import contents, place, save, write
@@ -23,11 +24,17 @@ def _by_hand(monkeypatch):
     monkeypatch.setattr(module, "PERIOD", 1e6)
 
 
-def test_the_command_that_starts_last_owns_a_run(url):
+def name_of_owner(url):
+    return url.with_name(OWNER.format(url.name))
+
+
+def test_the_command_that_claims_a_run_last_owns_it(url):
     ended = rf"^{url} has been taken over by another command, which has ended: nothing more is uploaded from here"
     with pytest.raises(UserError, match=ended) as raised, synced(url, owned=True) as first:  # noqa: PT012
+        claim(first)
         save(first, 1)
         with synced(url, owned=True) as second:
+            claim(second)
             save(second, 2)
             with pytest.raises(UserError, match=f"by process {os.getpid()} on "):
                 module._copies[0].push()
@@ -40,13 +47,14 @@ def test_the_command_that_starts_last_owns_a_run(url):
 
 
 def test_a_run_that_is_taken_over_during_the_last_upload_keeps_its_new_owner(url, monkeypatch):
-    owner, put = url.with_name(module.OWNER.format(url.name)), Url.put
+    owner, put = name_of_owner(url), Url.put
 
     def put_and_lose(self, path):
         put(self, path)
         owner.write_bytes(b"process 1 on b")
 
     with pytest.raises(UserError, match="taken over by process 1 on b: "), synced(url, owned=True) as run:  # noqa: PT012
+        claim(run)
         save(run, 1)
         module._copies[0].push()
         (run / "best.keras").unlink()
@@ -60,9 +68,10 @@ def test_a_run_that_is_taken_over_during_the_last_upload_keeps_its_new_owner(url
 def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):
     monkeypatch.setattr(module, "PERIOD", 0.01)
     shown = ""
-    with pytest.raises(UserError, match="taken over"), synced(url, owned=True):  # noqa: PT012
-        with synced(url, owned=True):
-            pass
+    with pytest.raises(UserError, match="taken over"), synced(url, owned=True) as run:  # noqa: PT012
+        claim(run)
+        with synced(url, owned=True) as same:
+            claim(same)
         while "taken over" not in shown:
             shown += capsys.readouterr().err
         module._copies[0]._thread.join()
@@ -71,8 +80,73 @@ def test_a_run_that_is_taken_over_is_reported_once(url, monkeypatch, capsys):
 
 def test_commands_that_add_to_a_run_do_not_take_it_over(url):
     with synced(url, owned=True) as run:
+        claim(run)
         save(run, 1)
         module._copies[0].push()
         with synced(url) as same:
             write(same / "evaluation.json", 1)
     assert {*contents(url)} == {"metrics.csv", "best.keras", "run.json", "checkpoint/state.npz", "evaluation.json"}
+
+
+def test_a_command_that_is_refused_leaves_a_run_and_its_owner_alone(url):
+    with synced(url, owned=True) as run:
+        claim(run)
+        save(run, 1)
+        module._copies[0].push()
+        owner = name_of_owner(url).read_bytes()
+        with pytest.raises(UserError, match="refused"), synced(url, owned=True) as same:  # noqa: PT012
+            save(same, 2)
+            module._copies[1].push()
+            raise UserError("refused")
+        assert name_of_owner(url).read_bytes() == owner
+        assert contents(url)["run.json"] == "1"
+        save(run, 3)
+    assert contents(url)["run.json"] == "3"
+    assert not name_of_owner(url).exists()
+
+
+def test_a_run_is_claimed_as_its_owner_has_left_it(url):
+    ended = pytest.raises(UserError, match="taken over by another command, which has ended")
+    with ended, synced(url, owned=True) as run:
+        claim(run)
+        save(run, 1)
+        module._copies[0].push()
+        with synced(url, owned=True) as same:
+            save(run, 2)
+            (run / "best.keras").unlink()
+            for _ in range(2):
+                module._copies[0].push()
+            claim(same)
+            assert (same / "checkpoint" / "state.npz").read_text() == "2"
+            assert (same / "metrics.csv").read_text() == "1\n2\n"
+            assert not (same / "best.keras").exists()
+            assert len({path.stat().st_mtime_ns for path in same.iterdir() if path.is_file()}) == 1
+    assert contents(url)["checkpoint/state.npz"] == "2"
+
+
+def test_a_run_that_another_command_has_created_meanwhile_is_not_claimed(url):
+    created = pytest.raises(UserError, match=f"^another command has created {url} since")
+    with created, synced(url, owned=True) as late:
+        with synced(url, owned=True) as run:
+            claim(run)
+            save(run, 1)
+        claim(late)
+    assert contents(url)["run.json"] == "1"
+    assert not name_of_owner(url).exists()
+
+
+def test_a_run_that_is_taken_over_during_the_last_removal_keeps_its_new_owner(url, monkeypatch):
+    remove = module._Sync._remove
+
+    def remove_and_lose(self, names):
+        remove(self, names)
+        if names:
+            name_of_owner(url).write_bytes(b"process 1 on b")
+
+    with pytest.raises(UserError, match="taken over by process 1 on b: "), synced(url, owned=True) as run:  # noqa: PT012
+        claim(run)
+        save(run, 1)
+        module._copies[0].push()
+        (run / "best.keras").unlink()
+        monkeypatch.setattr(module._Sync, "_remove", remove_and_lose)
+    assert name_of_owner(url).read_text() == "process 1 on b"

@@ -99,6 +99,16 @@ def test_missing_processes_are_reported_and_not_awaited_for_ever(train, monkeypa
         train("time.sleep(600)")
 
 
+def test_a_run_is_claimed_once_its_child_has_checked_it(train, tmp_path, monkeypatch):
+    claimed = []
+    monkeypatch.setattr(host, "claim", claimed.append)
+    descriptors = 'task = json.loads(sys.argv[-1]); os.write(task["ready"], b"!"); os.read(task["answers"], 1)'
+    train(CONNECTED, "sys.exit(0)")
+    assert claimed == []
+    train(CONNECTED, descriptors)
+    assert claimed == [tmp_path]
+
+
 @pytest.fixture
 def run(tmp_path):
     """The run of the processes, before its first step."""
