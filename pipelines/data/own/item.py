@@ -25,7 +25,7 @@ _SUFFIXES = {"JPEG": (".jpg", ".jpeg", ".jfif"), "TIFF": (".tif", ".tiff"), "PPM
 SUFFIXES = frozenset(
     (
         *(suffix for form in FORMATS for suffix in _SUFFIXES.get(form, (f".{form.lower()}",))),
-        # Not decoded: they count as damaged, with a sentence that says how to convert them.
+        # Pillow cannot decode these (AVIF: in some builds): they count as damaged, with advice on how to convert them.
         *(".heic", ".heif", ".avif"),
     )
 )
