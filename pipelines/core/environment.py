@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -39,13 +40,18 @@ def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     return found
 
 
+def comparable(found: Mapping[str, str]) -> dict[str, str]:
+    """Returns versions with one name for the builds of TensorFlow with and without CUDA, which have the same code."""
+    return {name.removesuffix("-cpu"): version for name, version in found.items()}
+
+
 @cache
 def installed() -> dict[str, str]:
     """Returns what the results of this process depend on: versions of packages, and a digest of this program's code.
 
     Two machines with equal values compute equal results, apart from rounding on other processors.
     """
-    return {**versions((*PACKAGES, "onnxruntime", "pyarrow")), "code": _digest()}
+    return {**comparable(versions((*PACKAGES, "onnxruntime", "pyarrow"))), "code": _digest()}
 
 
 def _digest() -> str:

@@ -60,8 +60,14 @@ class Url:
         return Url(self.text.rpartition("/")[0])
 
     def with_name(self, name: str) -> "Url":
-        """Returns the URL with another last part."""
+        """Returns the URL with another last part. A bucket has none: see `refuse_bucket`."""
+        self.refuse_bucket()
         return self.parent / name
+
+    def refuse_bucket(self) -> None:
+        """Raises `UserError` if this is a whole bucket, without a folder in it."""
+        if "/" not in self.text.partition("://")[2]:
+            raise UserError(f"{self} is a whole bucket. Name a folder or an object in it, such as {self}/NAME.")
 
     def exists(self) -> bool:
         """Returns whether there is such an object or folder."""

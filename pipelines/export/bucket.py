@@ -40,7 +40,7 @@ def exported_to(model: Location | None) -> Iterator[Destination]:
         model: the folder of the model's versions; None for the default.
 
     Raises:
-        UserError: the store cannot be used, or another program has written the version.
+        UserError: the URL is a whole bucket, the store cannot be used, or another program has written the version.
 
     Example:
         with exported_to(Url("s3://bucket/models/digits")) as to:
@@ -50,6 +50,7 @@ def exported_to(model: Location | None) -> Iterator[Destination]:
     if not isinstance(model, Url):
         yield Destination(model, lambda: None)
         return
+    model.refuse_bucket()
     with tempfile.TemporaryDirectory(prefix="highway-") as root, renamed(Path(root), model.parent):
         local = Path(root) / model.name
         number = _claim(model)

@@ -129,7 +129,6 @@ def _show(given: Arguments) -> None:
     config = _any(given)
     path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
     check_figure(path, "--to")
-    check_writable(path.parent)
     console = Console()
     load_frameworks(console=console)
     from pipelines.data.own import by_url
@@ -149,6 +148,7 @@ def _show_here(config: Config, given: Arguments, path: Path, console: Console) -
             raise UserError(f"--to is for a figure of images, and {config.data} is a table of numbers. Leave it out.")
         _describe_table(read_table(config), console)
         return
+    check_writable(path.parent)
     if own.is_own(config.data):
         found = own.read(config.data, config.group, Console(stderr=True), config.label_separator)
         _describe(found)
@@ -245,6 +245,10 @@ def _any(given: Arguments) -> Config:
 
     assert given.name is not None, "checked before"
     if given.name in recipes.names() or given.name.endswith(".json"):
+        defaults = {name: Arguments.model_fields[name].default for name in FIELDS}
+        if ignored := [name for name in FIELDS if getattr(given, name) != defaults[name]]:
+            option = f"--{ignored[0].replace('_', '-')}"
+            raise UserError(f"{option} is for your own data, and the recipe {given.name} sets it itself. Leave it out.")
         return recipes.named_recipe(given.name).config
     refuse_unknown(given.name)
     settings = {name: getattr(given, name) for name in FIELDS}

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
+from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.sync import fetched
 from pipelines.core.url import Location, Url, location
 from pipelines.inference.image_ref import TFDS
+from pipelines.inference.inputs import TARS
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class Arguments(Frozen):
     format: Literal["table", "json"] = "table"
     """Print a table, or one line of JSON per image or row."""
     url: str | None = None
-    """URL of an endpoint to use, with MODEL as the name of the model; HIGHWAY_API_KEY holds its key."""
+    """URL of an endpoint to use, with MODEL as the name of the model, and image files of this machine or a table;
+    HIGHWAY_API_KEY holds its key."""
     version: Annotated[int, Field(ge=1)] | None = None
     """With --url, number of the version; default: the newest in service."""
     label: str | None = None
@@ -92,7 +95,7 @@ def main(arguments: list[str]) -> None:
     unreadable: list[str] = []
     # The version goes to standard error, because another program may read the results.
     if given.url is not None:
-        files = [Path(image) for image in given.images]
+        files = _image_files(given.images)
         version, predictions = predict_remotely(
             given.url, str(given.model), files, given.top, version=given.version, label=given.label
         )
@@ -111,6 +114,18 @@ def main(arguments: list[str]) -> None:
     if unreadable:
         sys.stderr.write("".join(f"{line}\n" for line in unreadable))
         raise SystemExit(1)
+
+
+def _image_files(words: tuple[str, ...]) -> list[Path]:
+    """Returns the image files that are sent to an endpoint, which takes no folders, archives or other sources."""
+    for word in words:
+        path = Path(word)
+        if not path.exists() or path.is_dir() or word.lower().endswith(TARS):
+            raise UserError(
+                f"with --url, images are existing files of this machine. Received: {word}. Name the files, as the "
+                "shell does for photos/*.jpg, or leave out --url and name a model of this machine."
+            )
+    return [Path(word) for word in words]
 
 
 def _predict_table(given: Arguments) -> None:

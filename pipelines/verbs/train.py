@@ -128,6 +128,7 @@ def main(arguments: list[str]) -> None:
         refuse_missing(given.config.data)
     if given.config and given.find_rate:
         check_figure(given.find_rate, "--find-rate")
+        check_writable(given.find_rate.parent)
         rate = find_rate(given.config, given.find_rate, data_dir=given.data_dir, console=console)
         own = given.config.optimizer.learning_rate
         losses = f"losses: {given.find_rate}"
@@ -206,6 +207,8 @@ def _refuse_together(given: TrainArguments, hosts: Hosts | None) -> None:
             f"--find-rate uses one device of one process. Leave out --devices, and unset {ADDRESSES}, {COUNT} and "
             f"{INDEX}."
         )
+    if given.find_rate and (given.run or given.track or given.checkpoint_steps != "auto"):
+        raise UserError("--find-rate writes one figure and no run. Leave out --run, --track and --checkpoint-steps.")
     if given.devices and given.devices > 1 and isinstance(given.gpus, int):
         raise UserError(
             f"--gpus {given.gpus} chooses one GPU, and --devices takes the first {given.devices}. Leave out --gpus; "

@@ -122,6 +122,11 @@ def test_show_draws_classes_of_one_image(capsys, tmp_path):
         (["show", "mnst"], "Did you mean 'mnist'?"),
         (["show", "mine.json"], "the recipe file mine.json cannot be read"),
         (["show", "mnist_5k", "--to", "samples.txt"], "must end in .png, .pdf or .svg"),
+        (
+            ["show", "demo", "--image-size", "24"],
+            "--image-size is for your own data, and the recipe demo sets",
+        ),
+        (["throughput", "mine.json", "--group", "id"], "--group is for your own data, and the recipe mine.json"),
         (["list", "mnist"], "highway data show mnist"),
         (["prepare", "./folder"], "there is no prepared data set in 'folder'"),
         (["prepare", "mnist_5k", "--to", "x.png"], "--to is for"),

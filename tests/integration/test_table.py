@@ -60,7 +60,9 @@ def home(trained, tmp_path):
     return tmp_path
 
 
-def test_the_data_are_described(tmp_path, capsys):
+def test_the_data_are_described(tmp_path, monkeypatch, capsys):
+    # Nothing is written, so that the folder may be read-only; the superuser could write to it nevertheless.
+    monkeypatch.setattr("pipelines.verbs.data.check_writable", pytest.fail)
     houses.write(tmp_path / "houses.csv")
     assert main(["data", "show", "houses.csv", "--target", "price"]) == 0
     said = capsys.readouterr().out

@@ -25,6 +25,14 @@ def test_versions_include_everything_that_decides_a_result():
     assert {"python", "numpy", "highway-keras"} <= set(found)
 
 
+def test_nodes_with_and_without_cuda_have_the_same_installed(monkeypatch):
+    def found(build):
+        monkeypatch.setattr(environment, "versions", lambda packages: {"keras": "3.15.1", build: "2.21.0"})
+        return environment.installed.__wrapped__()
+
+    assert found("tensorflow-cpu") == found("tensorflow")
+
+
 def test_the_processor_is_read_from_cpuinfo(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text(X86)

@@ -60,6 +60,11 @@ def test_a_path_stays_what_it_is(tmp_path):
         assert to.folder is None
 
 
+def test_a_whole_bucket_is_no_model():
+    with pytest.raises(UserError, match=r"memory://bucket is a whole bucket. Name a folder or an object in it"):
+        exported_to(Url("memory://bucket")).__enter__()
+
+
 def test_the_manifest_is_written_last_and_an_interrupted_upload_is_no_version(model):
     export(model)
     for operations in itertools.count():

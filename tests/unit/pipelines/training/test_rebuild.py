@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from pipelines.core.errors import UserError
 from pipelines.training import rebuild
 
 
@@ -26,3 +27,14 @@ def test_other_devices_are_counted(monkeypatch, before, now, said):
     rebuild.say_other_devices(SimpleNamespace(record=record), None, options)
     assert said in console.file.getvalue()
     assert bool(console.file.getvalue()) == bool(said)
+
+
+@pytest.mark.parametrize(("before", "now"), [("tensorflow-cpu", "tensorflow"), ("tensorflow", "tensorflow-cpu")])
+def test_a_run_moves_between_machines_with_and_without_cuda(monkeypatch, before, now):
+    record = SimpleNamespace(backend="tensorflow", versions={before: "2.21.0"})
+    run = SimpleNamespace(record=record, path="runs/demo")
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.21.0"})
+    rebuild.refuse_other_versions(run)
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.20.0"})
+    with pytest.raises(UserError, match=f"was started with {before} 2.21.0, and this is 2.20.0"):
+        rebuild.refuse_other_versions(run)

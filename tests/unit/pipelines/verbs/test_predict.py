@@ -104,6 +104,20 @@ def test_a_version_is_named_for_an_endpoint_only(images, capsys, words, message)
     assert message in refused(capsys, MODEL, images[0], *words)
 
 
+@pytest.mark.parametrize("word", ["", "*.png", "more.tar", "-", "tfds:mnist/test", "s3://bucket/a.png", "none.png"])
+def test_an_endpoint_takes_files_of_this_machine_only(images, tmp_path, monkeypatch, capsys, word):
+    monkeypatch.chdir(tmp_path)
+    Path("more.tar").touch()
+    word = word or str(tmp_path)
+    message = refused(capsys, "digits", images[0], word, "--url", "http://127.0.0.1:1")
+    assert f"with --url, images are existing files of this machine. Received: {word}. " in message
+
+
+def test_a_whole_bucket_is_no_output(images, capsys):
+    message = refused(capsys, MODEL, images[0], "--out", "memory://bucket")
+    assert "memory://bucket is a whole bucket. Name a folder or an object in it, such as memory://bucket/" in message
+
+
 def test_images_of_any_size_and_colour(images, tmp_path):
     from PIL import Image
 

@@ -57,3 +57,18 @@ def test_a_gpu_of_this_machine_is_refused_on_a_cluster(monkeypatch, gpus):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(UserError, match=r"--gpus chooses a GPU of this machine.*Leave it out; CUDA_VISIBLE_DEVICES"):
         train.main(["demo", "--cluster", "auto", "--gpus", gpus])
+
+
+@pytest.mark.parametrize("words", [["--run", "runs/x"], ["--track", "mlflow"], ["--checkpoint-steps", "5"]])
+def test_options_of_a_run_are_refused_where_none_is_written(monkeypatch, words):
+    monkeypatch.setattr(train.trackers, "check", lambda _: None)
+    monkeypatch.setattr(train, "find_rate", pytest.fail)
+    with pytest.raises(UserError, match=r"--find-rate writes one figure and no run. Leave out --run, --track and"):
+        train.main(["demo", "--find-rate", "rates.png", *words])
+
+
+def test_the_folder_of_the_figure_is_checked_before_the_sweep(monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "find_rate", pytest.fail)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be written: .*file is a file"):
+        train.main(["demo", "--find-rate", str(tmp_path / "file" / "rates.png")])
