@@ -133,12 +133,16 @@ async function predict() {
   }
   busy = true;
   find("answer").ariaBusy = "true";
-  do {
-    again = false;
-    await report("image", once);
-  } while (again);
-  busy = false;
-  find("answer").ariaBusy = "false";
+  try {
+    do {
+      again = false;
+      await report("image", once);
+    } while (again);
+  } finally {
+    // After an unexpected error, too, the next change is sent.
+    busy = false;
+    find("answer").ariaBusy = "false";
+  }
 }
 
 async function once() {

@@ -120,6 +120,34 @@ def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path, window):
         window.until("return document.getElementById('message').textContent === ''")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("'<h1>Log in</h1>'", "The endpoint's answer cannot be read."),
+        (
+            "new ReadableStream({pull: (it) => it.error(new TypeError('network error'))})",
+            "The endpoint's answer cannot",
+        ),
+        ("'{}'", ""),
+    ],
+)
+def test_the_page_goes_on_after_an_answer_that_cannot_be_read(window, endpoint, body, said):
+    window.open(endpoint.url)
+    once = f"""
+        const original = fetch;
+        window.fetch = async (path, ...others) => {{
+            if (!path.startsWith("predict")) return original(path, ...others);
+            window.fetch = original;
+            return new Response({body});
+        }};"""
+    window.driver.execute_script(once)
+    window.draw([SEVEN[0][:2]], steps=1)
+    window.until("return document.getElementById('message').textContent.startsWith(arguments[0])", said)
+    window.draw([SEVEN[0][1:]])
+    assert window.verdict() == "7"
+    assert window.get("message").text == ""
+
+
 def test_the_page_sends_no_faster_than_its_key_may(models, tmp_path, window):
     with Endpoint(models, tmp_path / "log", "--rate", "3", HIGHWAY_API_KEY="s3cret") as endpoint:
         window.open(endpoint.url)
