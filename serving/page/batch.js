@@ -40,8 +40,8 @@ export async function classifyAll(target, chosen = files) {
   const waiting = rows.entries();
   const work = async () => {
     for (const [place, row] of waiting) {
-      const found = await answer(target, files[place]);
-      // Another run has replaced the table.
+      const found = await answer(target, files[place], mine);
+      // The table is closed, or another run has replaced it.
       if (mine !== run) return;
       row.replaceChildren(row.firstChild, ...found);
       done += 1;
@@ -57,8 +57,9 @@ function row(file, place) {
   return make("tr", {}, make("th", { scope: "row" }, name), make("td", { textContent: "…" }), make("td"));
 }
 
-async function answer(target, file) {
-  for (;;) {
+// Asks until there is an answer, or until the table of run `mine` is gone.
+async function answer(target, file, mine) {
+  while (mine === run) {
     try {
       const found = await classify(target, await inMemory(file), false);
       const [prediction] = found.answer.predictions;

@@ -81,16 +81,19 @@ export class Choice {
       return missing ? `Cannot compare with “${other}”, version ${missing}: it is not served, or takes another kind of input.` : "";
     }
     if (!states) return this.loading ? "" : `There is no model “${name}” here. Choose another one.`;
-    const number = which.startsWith("version=") ? which.slice("version=".length) : "";
+    const [kind, value] = which.split("=");
+    const { labels } = this.models.find((one) => one.name === name) ?? {};
+    if (kind === "label" && labels && !Object.hasOwn(labels, value)) {
+      return `Model “${name}” has no label “${value}”. Choose another version.`;
+    }
+    // Without a served version, its labels are not known.
+    const number = kind === "label" ? labels && String(labels[value]) : value;
     const state = states.find((one) => one.version === number);
     if (number && !state) return `Model “${name}” does not serve version ${number}. Choose another one.`;
-    if (which.startsWith("label=") && this.models.some((one) => one.name === name)) {
-      return `Model “${name}” has no label “${which.slice("label=".length)}”. Choose another version.`;
-    }
     const refused = (state ? [state] : states).filter((one) => one.state === REFUSED);
     if (!refused.length) return `Model “${name}” is being loaded.`;
     const reasons = refused.map((one) => `Version ${one.version} was refused: ${one.status.error_message}`);
-    return `Model “${name}” is here, but ${state ? `version ${number}` : "none of its versions"} can be served. ${reasons.join(" ")}`;
+    return `Model “${name}” is here, but ${state ? `version ${number} cannot` : "none of its versions can"} be served. ${reasons.join(" ")}`;
   }
 
   #choose(change) {

@@ -32,7 +32,14 @@ export async function ask(path, options = {}, read = (response) => response.json
     throw new Refused(key ? "This key is not accepted." : "", 401);
   }
   form.hidden = true;
-  if (response.ok) return read(response);
+  if (response.ok) {
+    try {
+      return await read(response);
+    } catch {
+      const why = "Was the connection lost, or does a proxy or a login page answer instead?";
+      throw new Refused(`The endpoint's answer cannot be read. ${why}`, response.status, 2);
+    }
+  }
   if (response.status === 429) {
     await seconds(afterwards(response));
     return ask(path, options, read);

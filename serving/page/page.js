@@ -133,12 +133,16 @@ async function predict() {
   }
   busy = true;
   find("answer").ariaBusy = "true";
-  do {
-    again = false;
-    await report("image", once);
-  } while (again);
-  busy = false;
-  find("answer").ariaBusy = "false";
+  try {
+    do {
+      again = false;
+      await report("image", once);
+    } while (again);
+  } finally {
+    // After an unexpected error, too, the next change is sent.
+    busy = false;
+    find("answer").ariaBusy = "false";
+  }
 }
 
 async function once() {
@@ -158,8 +162,8 @@ async function once() {
   // Strokes go on while the endpoint is busy or does not answer.
   if (refusal) throw refusal;
   const found = await Promise.all(cards.map(([, target]) => classify(target, given, true)));
-  // The canvas or the form may have been cleared, and another model chosen, in the meantime.
-  if (!(table ? row.values : !drawing.empty)) return;
+  // Another image may be shown, the form cleared, and another model chosen, in the meantime.
+  if (table ? !row.values : drawing.state.subject !== state.subject) return;
   if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
   // Bars next to each other have the same axis.
   const most = Math.max(...found.flatMap(({ answer }) => answer.predictions[0].gates ?? []));

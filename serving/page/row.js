@@ -4,6 +4,8 @@ import { find, make } from "./dom.js";
 const [form, fields, samples] = ["row", "fields", "rows"].map(find);
 const DATES = { day: "date", time: "datetime-local" };
 const SHORTENED = { date: 10, "datetime-local": 19 }; // Characters of a date that its field takes.
+// Not `form.elements`, which is the field of a column of that name.
+const inputs = () => [...fields.querySelectorAll("[name]")];
 
 export class Row {
   // `changed` is called after each change.
@@ -35,13 +37,13 @@ export class Row {
 
   // Values by column, without missing ones; null if all are missing.
   get values() {
-    const given = [...form.elements].filter((one) => one.name && one.value !== "");
+    const given = inputs().filter((one) => one.value !== "");
     const values = given.map((one) => [one.name, one.type === "number" ? one.valueAsNumber : one.value]);
     return values.length ? Object.fromEntries(values) : null;
   }
 
   #fill(row) {
-    for (const one of form.elements) if (one.name) one.value = String(row[one.name] ?? "").slice(0, SHORTENED[one.type]);
+    for (const one of inputs()) one.value = String(row[one.name] ?? "").slice(0, SHORTENED[one.type]);
     this.changed();
   }
 }

@@ -46,6 +46,9 @@ def models(repository, tmp_path_factory):
     table_model.write(models / "houses" / "1", regression=True)
     table_model.write(models / "sales" / "1")
     table_model.write(models / "tags" / "1", multi_label=True, age="day")
+    # A form has a property named `elements`.
+    manifest = table_model.write(models / "metals" / "1", regression=True) / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"rooms"', '"elements"'))
     add_bad_version(models / "digits", 2)
     (models / "damaged").mkdir()
     (models / "digits" / "2").rename(models / "damaged" / "1")

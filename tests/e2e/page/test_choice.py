@@ -1,12 +1,13 @@
 """The choice of models and versions on the page, which come and go."""
 
+import json
 import shutil
 import urllib.request
 
 import pytest
 
 from tests.e2e.browser import SEVEN, assert_clean
-from tests.endpoint import Endpoint, add_version
+from tests.endpoint import Endpoint, add_bad_version, add_version
 
 
 def test_two_versions_answer_for_the_same_image(page, endpoint):
@@ -47,6 +48,19 @@ def test_a_missing_model_and_a_damaged_one_are_told_apart(page, endpoint, query,
     page.choose("model", "photographs")
     page.until("return document.getElementById('message').textContent === ''")
     assert page.driver.current_url == f"{endpoint.url}/?model=photographs"
+
+
+def test_a_refused_version_with_a_label_is_named(models, tmp_path, window):
+    digits = shutil.copytree(models / "digits", tmp_path / "models" / "digits")
+    add_bad_version(digits, 2)
+    (digits / "release.json").write_text(json.dumps({"versions": [1, 2], "labels": {"stable": 2}}))
+    said = "return document.getElementById('message').textContent.startsWith(arguments[0])"
+    with Endpoint(tmp_path / "models", tmp_path / "log") as endpoint:
+        for query in ("label=stable", "version=2"):
+            window.open(f"{endpoint.url}/?model=digits&{query}")
+            window.until(said, "Model “digits” is here, but version 2 cannot be served. Version 2 was refused: ")
+        window.open(f"{endpoint.url}/?model=digits&label=canary")
+        window.until(said, "Model “digits” has no label “canary”.")
 
 
 @pytest.mark.slow
@@ -135,6 +149,42 @@ def test_the_page_recovers_when_the_endpoint_restarts(models, tmp_path, window):
     assert window.driver.execute_script("return window.sent") < 10
     with Endpoint(models, tmp_path / "log", "--port", port):
         window.until("return document.getElementById('message').textContent === ''")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("'<h1>Log in</h1>'", "The endpoint's answer cannot be read."),
+        (
+            "new ReadableStream({pull: (it) => it.error(new TypeError('network error'))})",
+            "The endpoint's answer cannot",
+        ),
+        ("'{}'", ""),
+    ],
+)
+def test_the_page_goes_on_after_an_answer_that_cannot_be_read(window, endpoint, body, said):
+    window.open(endpoint.url)
+    # The next request waits, so that what the page says stays until it has been read.
+    script = f"""
+        const original = fetch;
+        window.answered = false;
+        const read = new Promise((done) => {{ window.goOn = done; }});
+        window.fetch = async (path, ...others) => {{
+            if (path.startsWith("predict") && !window.answered) {{
+                window.answered = true;
+                return new Response({body});
+            }}
+            if (path.startsWith("predict")) await read;
+            return original(path, ...others);
+        }};"""
+    window.driver.execute_script(script)
+    window.draw([SEVEN[0][:2]], steps=1)
+    shown = "return window.answered && document.getElementById('message').textContent.startsWith(arguments[0])"
+    window.until(shown, said)
+    window.driver.execute_script("window.goOn()")
+    window.draw([SEVEN[0][1:]])
+    assert window.verdict() == "7"
+    assert window.get("message").text == ""
 
 
 def test_the_page_sends_no_faster_than_its_key_may(models, tmp_path, window):

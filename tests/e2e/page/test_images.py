@@ -89,6 +89,29 @@ def test_samples_are_classified_and_kept_for_this_visit(page):
     page.until("return document.querySelector('#answer .verdict b').textContent === '7'")
 
 
+def test_an_answer_for_an_image_that_is_no_longer_shown_is_not_kept(page):
+    page.until("return document.querySelectorAll('#samples img').length === 10")
+    script = """
+        const original = fetch;
+        window.fetch = async (path, ...others) => {
+            if (path.startsWith("predict")) {
+                window.fetch = original;
+                await new Promise((done) => { window.goOn = done; });
+            }
+            return original(path, ...others);
+        };"""
+    page.driver.execute_script(script)
+    page.driver.find_element("css selector", "#samples [title='7']").click()
+    page.until("return Boolean(window.goOn)")
+    image = "return document.getElementById('canvas').toDataURL()"
+    seven = page.driver.execute_script(image)
+    page.driver.find_element("css selector", "#samples [title='5']").click()
+    page.until(f"{image} !== arguments[0]", seven)
+    page.driver.execute_script("window.goOn()")
+    page.until("return document.querySelector('#answer .verdict b').textContent === '5'")
+    assert [one.text for one in page.driver.find_elements("css selector", "#past button")] == ["5"]
+
+
 def test_several_files_make_a_table(page, image_files):
     page.get("file").send_keys("\n".join(str(image_files / name) for name in ("three.png", "note.svg", "turned.jpg")))
     page.until("return document.querySelector('#batch caption').textContent.startsWith('3 images')")
@@ -97,6 +120,31 @@ def test_several_files_make_a_table(page, image_files):
     assert "note.svg is" in rows[1]
     assert page.verdict() == "3"
     assert [line for line in page.console() if "400" not in line] == []
+
+
+def test_a_closed_table_sends_nothing_more(page, image_files):
+    script = """
+        const original = fetch;
+        window.sent = {image: 0, table: 0};
+        window.fetch = async (path, ...others) => {
+            if (!path.startsWith("predict")) return original(path, ...others);
+            // Only the image asks for the input of the net.
+            window.sent[path.includes("seen=") ? "image" : "table"] += 1;
+            return new Response("{}", {status: 503, headers: {"Retry-After": "0.1"}});
+        };"""
+    page.driver.execute_script(script)
+    page.get("file").send_keys(f"{image_files / 'three.png'}\n{image_files / 'turned.jpg'}")
+    page.until("return window.sent.table >= 4")
+    page.get("forget").click()
+
+    def sent_after_more_retries():
+        retries = page.driver.execute_script("return window.sent.image + 4")
+        page.until("return window.sent.image >= arguments[0]", retries)
+        return page.driver.execute_script("return window.sent.table")
+
+    # A request may have begun before the table was closed.
+    sent = sent_after_more_retries()
+    assert sent_after_more_retries() == sent
 
 
 def test_a_file_is_read_once(page, image_files):

@@ -45,6 +45,14 @@ def test_a_row_is_entered_and_predicted(page):
     said(page, "Fill in the form to see a prediction")
 
 
+def test_a_column_may_be_named_like_a_property_of_forms(page):
+    page.choose("model", "metals")
+    fill(page, elements=4, age=10, city="Rome")
+    assert said(page, "300") == "price"
+    page.get("empty").click()
+    said(page, "Fill in the form to see a prediction")
+
+
 def test_samples_fill_the_form_and_the_code_runs(page, tmp_path, monkeypatch, capsys):
     page.choose("model", "sales")
     page.driver.find_element("xpath", "//*[@id='rows']/button[text()='yes']").click()
