@@ -9,23 +9,26 @@ const REASONS = {
   NotReadableError: "Another program is using the camera.",
 };
 let stream = null;
+let run = 0; // A camera that is allowed after it was closed, or opened again, is switched off.
 
 // Calls `take` with a file.
 export function onPhoto(take) {
   find("camera").addEventListener("click", open);
-  find("cancel").addEventListener("click", close);
+  find("cancel").addEventListener("click", closeCamera);
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !video.hidden) close();
+    if (event.key === "Escape" && !video.hidden) closeCamera();
   });
   find("shoot").addEventListener("click", async () => {
     const still = new OffscreenCanvas(video.videoWidth, video.videoHeight);
     still.getContext("2d").drawImage(video, 0, 0);
-    close();
+    closeCamera();
     take([new File([await still.convertToBlob({ type: "image/jpeg", quality: 0.95 })], "photo.jpg")]);
   });
 }
 
 async function open() {
+  closeCamera();
+  const mine = run;
   note.textContent = "";
   if (!navigator.mediaDevices) {
     if (matchMedia("(pointer: coarse)").matches) find("capture").click();
@@ -33,24 +36,30 @@ async function open() {
     return;
   }
   try {
-    stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
-    video.srcObject = stream;
+    const found = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    if (mine !== run) return switchOff(found);
+    stream = video.srcObject = found;
     await video.play();
+    if (mine !== run) return;
     show(true);
     find("shoot").focus();
   } catch (error) {
-    close();
+    if (mine !== run) return;
+    closeCamera();
     note.textContent = REASONS[error.name] ?? `The camera cannot be used: ${error.message}.`;
   }
 }
 
-function close() {
-  stream?.getTracks().forEach((track) => track.stop());
+export function closeCamera() {
+  run += 1;
+  if (stream) switchOff(stream);
   stream = video.srcObject = null;
   const shown = !video.hidden;
   show(false);
   if (shown) find("camera").focus();
 }
+
+const switchOff = (found) => found.getTracks().forEach((track) => track.stop());
 
 function show(live) {
   video.hidden = find("shutter").hidden = !live;

@@ -17,14 +17,14 @@ export function showCrop(state, target, prediction) {
 }
 
 // Top, bottom, left and right of each part, from 0 to 1.
-function boxes({ file, bitmap }, target, prediction) {
+function boxes({ file, bitmap, frame }, target, prediction) {
   // The browser may not know the shape of a file that only the endpoint can read.
   if (!prediction || (file && !bitmap)) return [];
   const { kind, shape } = target;
   if (kind !== "natural") return prediction.segments?.map((one) => one.box) ?? [];
   if (prediction.crop) return [prediction.crop];
   // Earlier versions do not say: the largest centred part with the aspect ratio of the input.
-  const wanted = (shape[1] / shape[0]) * (bitmap.height / bitmap.width);
+  const wanted = (shape[1] / shape[0]) * (frame.height / frame.width);
   const [down, across] = [Math.min(1, 1 / wanted) / 2, Math.min(1, wanted) / 2];
   return [[0.5 - down, 0.5 + down, 0.5 - across, 0.5 + across]];
 }

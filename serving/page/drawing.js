@@ -7,6 +7,15 @@ const WHOLE = { left: 0, top: 0, width: 1, height: 1 };
 const EMPTY = { subject: 0, strokes: [], file: null, bitmap: null, frame: WHOLE };
 let subjects = 0;
 
+// An image no larger than it is shown: the history may hold many.
+async function shrunk(image, scale) {
+  if (scale >= 1) return image;
+  const [resizeWidth, resizeHeight] = [image.width, image.height].map((side) => Math.max(1, Math.round(scale * side)));
+  const small = await createImageBitmap(image, { resizeWidth, resizeHeight, resizeQuality: "high" });
+  image.close();
+  return small;
+}
+
 export class Drawing {
   // `changed` is called after each change.
   constructor(canvas, changed) {
@@ -15,6 +24,7 @@ export class Drawing {
     this.state = EMPTY;
     this.past = [];
     this.stroke = null; // The one being drawn.
+    this.turn = 0; // Counts states, and images that are loading.
     // Strokes keep their contrast when the page changes between light and dark.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#paint());
   }
@@ -63,12 +73,16 @@ export class Drawing {
 
   // Shows an image; the file itself is sent. `source` is its address, if it has one.
   async show(chosen, source = "") {
+    const turn = ++this.turn;
     const file = await inMemory(chosen);
     // The endpoint may read formats that the browser cannot.
-    const bitmap = await createImageBitmap(file).catch(() => null);
-    const longest = bitmap ? Math.max(bitmap.width, bitmap.height) : 1;
-    const [width, height] = bitmap ? [bitmap.width / longest, bitmap.height / longest] : [1, 1];
+    const whole = await createImageBitmap(file).catch(() => null);
+    const longest = whole ? Math.max(whole.width, whole.height) : 1;
+    const [width, height] = whole ? [whole.width / longest, whole.height / longest] : [1, 1];
     const frame = { left: (1 - width) / 2, top: (1 - height) / 2, width, height };
+    const bitmap = whole && await shrunk(whole, this.canvas.width / longest);
+    // Another image was chosen later, or something drawn.
+    if (turn !== this.turn) return;
     this.#keep({ ...EMPTY, file, bitmap, frame, source, subject: ++subjects });
   }
 
@@ -86,6 +100,7 @@ export class Drawing {
   }
 
   #set(state) {
+    this.turn += 1;
     this.state = state;
     this.stroke = null;
     this.#paint();

@@ -1,7 +1,7 @@
 // The page of the endpoint: takes an image or a row, sends it, and shows the answers. No library, no resources from other sites.
 import { Answer } from "./answer.js";
 import { classifyAll, closeTable, onRow } from "./batch.js";
-import { onPhoto } from "./camera.js";
+import { closeCamera, onPhoto } from "./camera.js";
 import { Choice } from "./choice.js";
 import { showCrop } from "./crop.js";
 import { find, make } from "./dom.js";
@@ -45,17 +45,22 @@ async function report(about, work) {
   try {
     await work();
     problems[about] = "";
+    showProblems();
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    problems[about] = error.message;
-    if (about === "image") showOld();
-    if (about === "image" && error.after && error !== refusal) {
-      refusal = error;
-      setTimeout(() => {
-        refusal = null;
-        predict();
-      }, 1000 * error.after);
-    }
+    fail(about, error);
+  }
+}
+
+function fail(about, error) {
+  if (!(error instanceof Refused)) throw error;
+  problems[about] = error.message;
+  if (about === "image") showOld();
+  if (about === "image" && error.after && error !== refusal) {
+    refusal = error;
+    setTimeout(() => {
+      refusal = null;
+      predict();
+    }, 1000 * error.after);
   }
   showProblems();
 }
@@ -94,9 +99,11 @@ function choose() {
   problems.choice = choice.problem;
   showProblems();
   document.querySelector("main").hidden = !target;
-  if (!target) return;
-  const table = target.columns.length > 0;
+  const table = target?.columns.length > 0;
   document.querySelector("main").classList.toggle("table", table);
+  // Nothing shows the camera any more.
+  if (!target || table) closeCamera();
+  if (!target) return;
   if (table) row.show(target);
   const draws = target.kind === "digit";
   if (kind !== null && kind !== target.kind) {
@@ -111,7 +118,7 @@ function choose() {
     : FITS[kind];
   find("keys").classList.toggle("keyboard", draws);
   find("other").hidden = !choice.second;
-  showSamples(table ? null : target, (file, source) => drawing.show(file, source));
+  showSamples(table ? null : target, show);
   // Only a version that the table does not have yet needs its images to be sent again.
   const now = `${target.name}/${target.facts.version}/${target.facts.created}`;
   if (asked && asked !== now) classifyAll(target);
@@ -173,12 +180,13 @@ async function once() {
   remember(canvas, state, choice.first, found[0].answer, (earlier) => drawing.restore(earlier));
 }
 
-const show = (file) => report("image", () => drawing.show(file));
+// Once it is shown, its prediction replaces the problem of the image before.
+const show = (file, source) => drawing.show(file, source).catch((error) => fail("image", error));
 
 async function take(files) {
   if (!choice.first || choice.first.columns.length) return;
-  await show(files[0]);
   if (files.length > 1) classifyAll(choice.first, files);
+  await show(files[0]);
 }
 
 for (const change of ["clear", "undo"]) {

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from PIL import Image
 
 from tests.e2e.browser import SEVEN
 
@@ -112,6 +113,76 @@ def test_an_answer_for_an_image_that_is_no_longer_shown_is_not_kept(page):
     assert [one.text for one in page.driver.find_elements("css selector", "#past button")] == ["5"]
 
 
+# Delays the reading of the next file until `goOn` is called, and collects the bitmaps.
+SLOW = """
+    const [read, create] = [Blob.prototype.arrayBuffer, createImageBitmap];
+    Blob.prototype.arrayBuffer = async function () {
+        Blob.prototype.arrayBuffer = read;
+        await new Promise((done) => { window.goOn = done; });
+        return read.call(this);
+    };
+    window.bitmaps = [];
+    window.createImageBitmap = async (...values) => {
+        let made = null;
+        try {
+            return made = await create(...values);
+        } finally {
+            window.bitmaps.push(made);
+        }
+    };"""
+
+
+@pytest.mark.parametrize(("name", "kind"), [("three.png", "image/png"), ("note.svg", "image/svg+xml")])
+def test_the_image_that_was_chosen_last_is_shown(page, image_files, name, kind):
+    page.until("return document.querySelectorAll('#samples img').length === 10")
+    page.driver.execute_script(SLOW)
+    page.driver.find_element("css selector", "#samples [title='7']").click()
+    page.add_file("drop", image_files / name, kind)
+    message = "return document.getElementById('message').textContent"
+    if name == "note.svg":
+        page.until(f"{message}.includes('SVG format')")
+    else:
+        assert page.verdict() == "3"
+    page.driver.execute_script("window.goOn()")
+    page.until("return window.bitmaps.length === 2")
+    page.until("return document.querySelector('#answer[aria-busy=false]') !== null")
+    if name == "note.svg":
+        assert "SVG format" in page.driver.execute_script(message)
+        assert [line for line in page.console() if "400" not in line] == []
+    else:
+        assert page.verdict() == "3"
+    # Undo returns to the empty drawing: the other image was never shown.
+    page.get("undo").click()
+    page.until("return document.querySelector('#answer').classList.contains('empty')")
+
+
+def test_the_table_has_the_files_that_were_chosen_last(page, image_files):
+    page.driver.execute_script(SLOW)
+    files = [str(image_files / name) for name in ("three.png", "turned.jpg")]
+    page.get("file").send_keys("\n".join(files))
+    page.get("file").send_keys("\n".join(reversed(files)))
+    page.until("return window.bitmaps.length >= 1")
+    page.driver.execute_script("window.goOn()")
+    page.until("return window.bitmaps.length === 2")
+    page.until("return document.querySelector('#batch caption').textContent.startsWith('2 images')")
+    page.verdict()
+    assert page.driver.find_element("css selector", "#batch tbody th").text == "turned.jpg"
+
+
+def test_large_images_are_kept_as_small_as_they_are_shown(page, image_files):
+    page.choose("model", "photographs")
+    page.driver.execute_script(f"{SLOW} Blob.prototype.arrayBuffer = read;")
+    with Image.open(image_files / "red.jpg") as red:
+        red.resize((4000, 3000)).save(image_files / "large.jpg")
+    page.add_file("paste", image_files / "large.jpg", "image/jpeg")
+    assert page.verdict() == "red"
+    sizes = page.driver.execute_script("return window.bitmaps.map(({width, height}) => [width, height])")
+    # The one of the whole image is closed.
+    assert sizes == [[0, 0], [560, 420]]
+    (mark,) = page.marks()
+    assert mark == pytest.approx([0.125, 0.125, 0.875, 0.875], abs=0.01)
+
+
 def test_several_files_make_a_table(page, image_files):
     page.get("file").send_keys("\n".join(str(image_files / name) for name in ("three.png", "note.svg", "turned.jpg")))
     page.until("return document.querySelector('#batch caption').textContent.startsWith('3 images')")
@@ -170,3 +241,22 @@ def test_a_photo_is_taken_with_the_camera(page):
     assert not page.get("video").is_displayed()
     # The control with the focus is gone.
     assert page.driver.execute_script("return document.activeElement.id") == "camera"
+
+
+def test_one_camera_is_on_and_none_without_images(page):
+    script = """
+        const devices = navigator.mediaDevices, original = devices.getUserMedia.bind(devices);
+        window.streams = [];
+        devices.getUserMedia = async (wanted) => {
+            const stream = await original(wanted);
+            window.streams.push(stream);
+            return stream;
+        };
+        for (let click = 0; click < 2; click += 1) document.getElementById("camera").click();"""
+    page.driver.execute_script(script)
+    page.until("return window.streams.length === 2 && !document.getElementById('shutter').hidden")
+    on = "return window.streams.filter((one) => one.getTracks().some((track) => track.readyState === 'live')).length"
+    assert page.driver.execute_script(on) == 1
+    page.choose("model", "houses")
+    page.until(f"{on} === 0")
+    assert page.driver.execute_script("return document.getElementById('video').hidden")
