@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_in
 # Features of CPUs that compute in the narrow format of a policy. Without them, TensorFlow also adds in it, for example
 # gradients over the positions of a convolution: 256 + 1 is 256 in bfloat16.
 NARROW = {"mixed_bfloat16": ("amx_bf16", "avx512_bf16"), "mixed_float16": ("amx_fp16", "avx512_fp16")}
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 API_KEY = "HIGHWAY_API_KEY"
 """Variable with an endpoint's key: if set, `highway serve` requires it and `highway predict --url` sends it."""
@@ -140,7 +142,8 @@ def choose_gpu(number: int | Literal["auto"] | None, folder: Path = Path("/dev")
     """Lets the frameworks see one NVIDIA GPU only, or none; called before they are imported.
 
     Args:
-        number: number of the GPU, as `nvidia-smi` counts; None for none, "auto" changes nothing.
+        number: number of the GPU among those of CUDA_VISIBLE_DEVICES, which a job of SLURM sets, or without it among
+            all, as `nvidia-smi` counts; None for none, "auto" changes nothing.
         folder: the system's folder of device files.
 
     Raises:
@@ -148,11 +151,26 @@ def choose_gpu(number: int | Literal["auto"] | None, folder: Path = Path("/dev")
     """
     if number == "auto":
         return
-    found = [name.removeprefix("nvidia") for name in devices(folder) if name.startswith("nvidia")]
-    if number is not None and str(number) not in found:
-        there = f"The numbers are {', '.join(found)}" if found else "This machine has no NVIDIA GPU"
+    if number is None:
+        os.environ[VISIBLE] = ""
+        return
+    given = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    # In a container, the file of the only GPU may be nvidia3, and CUDA counts from 0.
+    files = [name for name in devices(folder) if re.fullmatch(r"nvidia\d+", name)]
+    found = given or [str(place) for place in range(len(files))]
+    if number >= len(found):
+        numbers = ", ".join(str(place) for place in range(len(found)))
+        there = f"The numbers are {numbers}" if found else "This machine has no NVIDIA GPU"
         raise UserError(f"there is no GPU {number}. {there}; `--gpus none` uses the CPU.")
-    os.environ["CUDA_VISIBLE_DEVICES"] = "" if number is None else str(number)
+    # By default, CUDA counts from the fastest one.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    os.environ[VISIBLE] = found[number]
+
+
+def unused_gpus() -> str | None:
+    """Returns the CUDA_VISIBLE_DEVICES that chose GPUs of which the Keras backend found none; None if all is well."""
+    chosen = os.environ.get(VISIBLE, "")
+    return chosen if chosen not in {"", "-1"} and not accelerators() else None
 
 
 def accelerators() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Imports nothing but the standard library.
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from pipelines.core.errors import StoppedError, UserError, disk_is_full
 
@@ -17,6 +18,8 @@ ENVIRONMENT = {
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime sends data as soon as it is imported
 }
 """Defaults, set before any framework is imported."""
+BACKENDS = ("tensorflow", "jax")
+"""Backends of Keras that commands run on; the library runs on PyTorch too."""
 
 
 def guarded(program: str, action: Callable[[], None]) -> int:
@@ -55,6 +58,21 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         _discard_output()
         return _fail(program, f"the disk is full ({full}). Free some space or name another folder, and repeat.")
     return 0
+
+
+def check_backend() -> None:
+    """Raises a `UserError` if KERAS_BACKEND names a backend that commands do not run on, or that is not installed.
+
+    Called first, because some commands start processes or write a folder before they compute anything.
+    """
+    backend = os.environ["KERAS_BACKEND"]
+    if backend not in BACKENDS:
+        raise UserError(f"KERAS_BACKEND must be {' or '.join(map(repr, BACKENDS))}, or unset. Received: {backend!r}.")
+    if backend == "jax" and find_spec("jax") is None:
+        raise UserError(
+            'KERAS_BACKEND=jax needs JAX, which is not installed: pip install "highway-keras[jax]". '
+            "Unset KERAS_BACKEND to use TensorFlow."
+        )
 
 
 def _fail(program: str, message: str, status: int = 2) -> int:

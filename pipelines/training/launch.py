@@ -229,3 +229,5 @@ def _announce(run: Run, console: Console) -> None:
     if run.config.validation not in (0, held_out := data.counts["validation"]):
         asked = f"not the {run.config.validation:,} of --validation"
         say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")
+    if gpus := environment.unused_gpus():
+        say(console, f"note: {environment.VISIBLE} is {gpus}, but {record.backend} finds no GPU: this run uses the CPU")

@@ -4,18 +4,14 @@ Imports nothing but the standard library, so that `highway --help` answers at on
 """
 
 import importlib
-import os
 import sys
-from importlib.util import find_spec
 
 from pipelines.core.errors import UserError, unknown
-from pipelines.core.guard import guarded
+from pipelines.core.guard import check_backend, guarded
 from pipelines.verbs import VERBS
 
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
 """Verbs for which the extra `serving` is enough."""
-BACKENDS = ("tensorflow", "jax")
-"""Backends of Keras that the other verbs run on; the library runs on PyTorch too."""
 OWN_PACKAGES = ("highway_keras", "pipelines", "serving")
 """Start of the names of packages that are always installed: a missing module in one of them is a bug."""
 
@@ -51,15 +47,8 @@ def _dispatch(arguments: list[str]) -> None:
 
 
 def _run(verb: str, words: list[str]) -> None:
-    backend = os.environ["KERAS_BACKEND"]
-    if verb not in WITHOUT_TENSORFLOW and backend not in BACKENDS:
-        raise UserError(f"KERAS_BACKEND must be {' or '.join(map(repr, BACKENDS))}, or unset. Received: {backend!r}.")
-    # Checked here, because some verbs start processes or write a folder before they compute anything.
-    if verb not in WITHOUT_TENSORFLOW and backend == "jax" and find_spec("jax") is None:
-        raise UserError(
-            'KERAS_BACKEND=jax needs JAX, which is not installed: pip install "highway-keras[jax]". '
-            "Unset KERAS_BACKEND to use TensorFlow."
-        )
+    if verb not in WITHOUT_TENSORFLOW:
+        check_backend()
     try:
         importlib.import_module(f"{__package__}.{verb}").main(words)
     except ModuleNotFoundError as error:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pipelines import recipes
 from pipelines.core.console import say
-from pipelines.core.guard import guarded
+from pipelines.core.guard import check_backend, guarded
 from pipelines.data import figures
 from pipelines.export.export import export
 from pipelines.export.summary import report as parity
@@ -40,6 +40,7 @@ NEXT = """[bold]try next[/]
 
 def main() -> None:
     """Trains, evaluates, exports and predicts, classifies a photograph, and prints where everything is."""
+    check_backend()
     console = Console()
     run, model = _free_name()
     started = time.perf_counter()

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from highway_keras import mean_gates
+from pipelines.core import environment
 from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
@@ -278,7 +279,9 @@ def test_patience_needs_validation_examples(toy, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_examples_that_fill_no_batch_and_a_superfluous_option_are_mentioned(toy, undrawn, tmp_path):
+def test_incomplete_batches_a_superfluous_option_and_a_missing_gpu_are_mentioned(toy, undrawn, tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "unused_gpus", lambda: "1")
     _, output = train_run(tmp_path / "run", toy_config(batch_size=30, validation=7))
     assert "2 epochs of 6 steps; 20 more examples start the next epoch" in output
     assert "note: the validation split of toy has 40 examples, not the 7 of --validation" in output
+    assert "note: CUDA_VISIBLE_DEVICES is 1, but tensorflow finds no GPU: this run uses the CPU" in output

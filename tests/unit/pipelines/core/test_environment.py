@@ -89,15 +89,43 @@ def test_one_gpu_or_none_is_chosen(tmp_path, monkeypatch):
     # Set first, so that it is restored.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "")
+    monkeypatch.delenv("CUDA_DEVICE_ORDER")
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (tmp_path / name).touch()
     environment.choose_gpu("auto", tmp_path)
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
     environment.choose_gpu(1, tmp_path)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    # Numbered as by `nvidia-smi`.
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     environment.choose_gpu(None, tmp_path)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     with pytest.raises(UserError, match=r"there is no GPU 2. The numbers are 0, 1; `--gpus none` uses the CPU"):
         environment.choose_gpu(2, tmp_path)
     with pytest.raises(UserError, match="This machine has no NVIDIA GPU"):
         environment.choose_gpu(0, tmp_path / "nothing")
+
+
+def test_a_gpu_is_chosen_among_those_of_a_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8f6")
+    # The only device file in a container.
+    (tmp_path / "nvidia5").touch()
+    environment.choose_gpu(1, tmp_path)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-8f6"
+    assert os.environ["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+    with pytest.raises(UserError, match=r"there is no GPU 1. The numbers are 0;"):
+        environment.choose_gpu(1, tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    environment.choose_gpu(0, tmp_path)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+@pytest.mark.parametrize(("chosen", "unused"), [("1", "1"), ("", None), ("-1", None)])
+def test_gpus_that_the_backend_does_not_find_are_named(monkeypatch, chosen, unused):
+    monkeypatch.setattr(environment, "accelerators", tuple)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert environment.unused_gpus() == unused
+    monkeypatch.setattr(environment, "accelerators", lambda: ("NVIDIA H200",))
+    assert environment.unused_gpus() is None

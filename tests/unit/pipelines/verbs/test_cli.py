@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from pipelines.core import guard
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.guard import ENVIRONMENT
 from pipelines.verbs import cli
@@ -97,7 +98,7 @@ def test_a_missing_package_names_the_extra(name, install, monkeypatch, capsys):
 
 def test_a_missing_backend_names_its_extra(verb, monkeypatch, capsys):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(guard, "find_spec", lambda name: None)
     verb(raises(AssertionError("the verb must not start")))
     assert cli.main(["train"]) == 2
     assert capsys.readouterr().err == (
