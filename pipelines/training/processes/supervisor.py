@@ -19,7 +19,7 @@ QUICK = 60.0
 DEATHS = 5
 """Quick deaths in a row after which a process is not restarted."""
 GRACE = 10.0
-"""Seconds between asking a process to end and killing it."""
+"""Seconds between asking a process to end and killing it, if the command has failed."""
 TAIL = 1000
 """Characters at the end of a log that an error quotes."""
 
@@ -121,11 +121,12 @@ class Supervisor:
         for member in self.members:
             if member.process and member.process.poll() is None:
                 member.process.terminate()
-        until = time.monotonic() + GRACE
+        # A command that is stopped waits until all have saved, however long a step takes, as a single run does.
+        until = None if isinstance(error, StoppedError) else time.monotonic() + GRACE
         for member in self.members:
             if member.process:
                 try:
-                    member.process.wait(max(0.0, until - time.monotonic()))
+                    member.process.wait(None if until is None else max(0.0, until - time.monotonic()))
                 except subprocess.TimeoutExpired:
                     member.process.kill()
                     member.process.wait()

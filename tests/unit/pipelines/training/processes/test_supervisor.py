@@ -94,7 +94,8 @@ def test_temporary_files_of_a_dead_process_are_removed(member, tmp_path):
     assert not second.parent.exists()
 
 
-def test_processes_save_before_a_stopped_command_ends(member, tmp_path):
+def test_processes_save_before_a_stopped_command_ends(member, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "GRACE", 0.0)
     saves = "(time.sleep(0.3), p.with_name(p.stem + '.saved').touch(), os._exit(143))"
     ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
     members = [member(name, f"import signal; signal.signal(15, lambda *_: {saves}); {ready}") for name in "ab"]
