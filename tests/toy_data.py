@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pipelines.core import run
 from pipelines.core.config import Config, ModelConfig, StageConfig
 from pipelines.core.frozen import flat
 from pipelines.core.optimizers import SGD
@@ -74,3 +75,18 @@ def toy_config(**changes):
         "precision": "float32",
     }
     return Config(**{**fields, **changes})
+
+
+# That of a run before its first step.
+RECORD = run.Record(
+    created="2030-01-01T00:00:00+00:00",
+    command="highway train toy",
+    versions={},
+    backend="tensorflow",
+    code=None,
+    machine=run.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
+    precision=run.Precision(policy="float32", reason="asked for"),
+    data=run.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts=COUNTS),
+    parameters=1,
+    steps_per_epoch=10,
+)

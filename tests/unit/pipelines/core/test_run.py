@@ -7,20 +7,7 @@ import pytest
 from pipelines.core import run
 from pipelines.core.errors import UserError
 from tests.finished_run import finished, tiny_net
-from tests.toy_data import COUNTS, toy_config
-
-RECORD = run.Record(
-    created="2030-01-01T00:00:00+00:00",
-    command="highway train toy",
-    versions={},
-    backend="tensorflow",
-    code=None,
-    machine=run.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
-    precision=run.Precision(policy="float32", reason="asked for"),
-    data=run.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts=COUNTS),
-    parameters=1,
-    steps_per_epoch=10,
-)
+from tests.toy_data import COUNTS, RECORD, toy_config
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import pytest
 
 from pipelines.core import run as runs
-from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.core.ownership import OWNER
 from pipelines.verbs.cli import main
+from tests.toy_data import RECORD, toy_config
 from tests.unit.pipelines.core.runs_in_memory import contents, place
 
 
@@ -47,20 +47,8 @@ def test_a_cluster_that_does_not_answer(live, words, monkeypatch, capsys):
 
 
 def test_a_run_of_another_version(live, tmp_path, capsys):
-    record = runs.Record(
-        created="2030-01-01T00:00:00+00:00",
-        command="highway train toy",
-        versions={"keras": "0"},
-        backend="tensorflow",
-        code=None,
-        machine=runs.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
-        precision=runs.Precision(policy="float32", reason="asked for"),
-        data=runs.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts={"train": 40}),
-        parameters=1,
-        steps_per_epoch=10,
-    )
-    config = Config(recipe="toy", model=ModelConfig(preset="none"), data="toy", epochs=2)
-    run = runs.create(tmp_path / "x", config, record).path
+    record = RECORD.model_copy(update={"versions": {"keras": "0"}})
+    run = runs.create(tmp_path / "x", toy_config(), record).path
     for name in ("config.json", "run.json"):
         (live / name).put(run / name)
     refused(live, ["train", "--resume"])

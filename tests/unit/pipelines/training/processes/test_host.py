@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import LostHostError
 from pipelines.core.hosts import COUNT, Hosts
 from pipelines.training.processes import host
 from pipelines.training.processes.host import HostTask, train_together
+from tests.toy_data import RECORD, toy_config
 
 HOSTS = Hosts("localhost:1", 2, 0)
 LOGGED = 'sys.stderr.write("E0101 00:00:00.000000 1 a.cc:1] noise\\n")'
@@ -112,20 +112,7 @@ def test_a_run_is_claimed_once_its_child_has_checked_it(train, tmp_path, monkeyp
 @pytest.fixture
 def run(tmp_path):
     """The run of the processes, before its first step."""
-    record = runs.Record(
-        created="2030-01-01T00:00:00+00:00",
-        command="highway train toy",
-        versions={},
-        backend="jax",
-        code=None,
-        machine=runs.Machine(cpu="one", cpu_features=(), cores=1, accelerators=()),
-        precision=runs.Precision(policy="float32", reason="asked for"),
-        data=runs.DataRecord(name="toy", version="1.0.0", shape=(8, 8, 1), labels=("a", "b"), counts={"train": 40}),
-        parameters=1,
-        steps_per_epoch=10,
-    )
-    config = Config(recipe="toy", model=ModelConfig(preset="none"), data="toy", epochs=2)
-    return runs.create(tmp_path / "run", config, record)
+    return runs.create(tmp_path / "run", toy_config(), RECORD)
 
 
 @pytest.mark.parametrize("changes", [{"step": 20}, {"step": 10, "state": "finished"}])
