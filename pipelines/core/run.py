@@ -188,6 +188,8 @@ class Record(Frozen):
     """Number of devices that each batch is divided among, which affects rounding; None in runs of earlier versions."""
     starts: tuple[Start, ...] = Field((), exclude_if=lambda starts: not starts)
     """Every start since devices or processes were asked for; left out of the file for other runs."""
+    trained: bool = Field(False, exclude_if=lambda trained: not trained)
+    """True if several processes have done all steps, so that one can finish the run; left out of the file otherwise."""
     data: DataRecord
     """The data."""
     parameters: int

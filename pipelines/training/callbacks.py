@@ -129,26 +129,24 @@ class StopEarly(keras.callbacks.Callback):
     """Ends training after an epoch if the validation score has not improved for some epochs; comes after `SaveRun`.
 
     Args:
+        run: the run directory.
         progress: the progress of the run.
-        patience: number of epochs; 0 never ends training.
-        highest: returns the highest of the numbers that all processes pass; `int` for a single process.
     """
 
-    def __init__(self, progress: Progress, patience: int, highest: Callable[[int], int] = int) -> None:
+    def __init__(self, run: Run, progress: Progress) -> None:
         super().__init__()
+        self.run = run
         self.progress = progress
-        self.patience = patience
-        self.highest = highest
 
-    def on_epoch_end(self, epoch: int, _logs: Any = None) -> None:
+    def on_epoch_end(self, _epoch: int, _logs: Any = None) -> None:
         """Keras's hook."""
-        # Processes whose scores differ by rounding must still end together.
-        self.model.stop_training = bool(self.highest(out_of_patience(self.progress, self.patience, epoch + 1)))
+        self.model.stop_training = is_over(self.run, self.progress)
 
 
-def out_of_patience(progress: Progress, patience: int, epochs: int) -> bool:
-    """Returns whether the score last improved at least `patience` epochs ago; a patience of 0 never runs out."""
-    return bool(patience) and epochs - progress.improved_epoch >= patience
+def is_over(run: Run, progress: Progress) -> bool:
+    """Returns whether no step is left: all are done, or the score last improved at least `patience` epochs ago."""
+    epochs, patience = progress.step // run.record.steps_per_epoch, run.config.patience
+    return epochs >= run.config.epochs or (patience > 0 and epochs - progress.improved_epoch >= patience)
 
 
 class ValidateAveraged(keras.callbacks.Callback):
@@ -309,6 +307,8 @@ class SaveRun(keras.callbacks.Callback):
         better = score > progress.best
         if better:
             progress.improved_epoch = epoch + 1
+        # Processes whose scores differ by rounding must still end together, also when they resume.
+        progress.improved_epoch = self.highest(progress.improved_epoch)
         if better or (score == progress.best and loss < progress.best_loss):
             progress.best, progress.best_loss = score, loss
             progress.best_epoch = epoch + 1
@@ -320,7 +320,7 @@ class SaveRun(keras.callbacks.Callback):
 
     def _save_if_due(self) -> None:
         step, number = self.progress.step, self.highest(self.stop.by or 0)
-        if self.run.writes and (number or step == self.steps or self.timer.due(step)):
+        if self.run.writes and (number or is_over(self.run, self.progress) or self.timer.due(step)):
             self._count_seconds()
             started = time.perf_counter()
             # On JAX, accessing the model also brings its variables up to date.

@@ -48,7 +48,7 @@ class Progress:
         best_epoch: epoch with that score, counted from 1; 0 for none.
         best_loss: its validation loss, which decides between epochs of the same accuracy. In a run that an earlier
             version started, the first of them stays the best.
-        improved_epoch: first epoch with the score `best`, for early stopping.
+        improved_epoch: first epoch with the score `best`, for early stopping; of several processes, the latest.
     """
 
     step: int = 0

@@ -31,7 +31,7 @@ from pipelines.training.callbacks import (
     StopEarly,
     StopOnNaN,
     ValidateAveraged,
-    out_of_patience,
+    is_over,
     record,
 )
 from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
@@ -115,7 +115,9 @@ def finish(training: Training) -> None:
         disconnect()
         run.update(state="diverged")
         raise UserError(_diverged(run, error.step)) from error
-    # Of several processes, the first one continues alone.
+    if options.exchange:
+        # From here on, the first one continues alone; also if it dies and is started again, as the others have ended.
+        run.update(trained=True)
     disconnect()
     if not run.writes:
         return
@@ -166,7 +168,7 @@ def _fit(training: Training) -> None:
                 highest=highest,
                 again=options.again,
             ),
-            StopEarly(progress, config.patience, highest),
+            StopEarly(run, progress),
             *reports,
             *options.callbacks,
         ]
@@ -201,8 +203,7 @@ def _fit(training: Training) -> None:
             train(progress.step // steps_per_epoch + 1, copy)
             for variable, value in zip(model.trainable_variables, values, strict=True):
                 variable.assign(value)
-        epochs = progress.step // steps_per_epoch
-        if epochs < config.epochs and not out_of_patience(progress, config.patience, epochs):
+        if not is_over(run, progress):
             train(config.epochs)
     epochs = progress.step // steps_per_epoch
     if epochs < config.epochs:

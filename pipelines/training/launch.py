@@ -22,7 +22,7 @@ from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import checkpoint, devices, fine_tuning, memory, metrics_file
 from pipelines.training.assembly import assemble
-from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, record
+from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, is_over, record
 from pipelines.training.checkpoint import TrainingState
 from pipelines.training.fitting import Options, Training, finish
 from pipelines.training.probe import PROBE_FILE, cut
@@ -134,7 +134,7 @@ def resume(path: Path, options: Options) -> Run:
             cut(path / rows, step)
         record(run, state.progress)
         _announce(run, console)
-        if step < config.epochs * steps_per_epoch:
+        if not is_over(run, state.progress):
             say_other_devices(run, model, options)
             if starts := _starts(run.record.starts, step, model, options):
                 run.update(starts=starts, devices=starts[-1].devices)

@@ -35,6 +35,26 @@ from pipelines.verbs.cli import main
 host.NOTICE, host.LIMIT = 0.5, 1.0
 sys.exit(main(sys.argv[1:]))
 """
+# The child of `highway`, but it dies when it would write the trained net.
+DYING_CHILD = """
+import os, signal
+from pipelines.core import files
+replacing = files.replacing
+def die_at_the_net(path, **options):
+    if path.name == "model.keras":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replacing(path, **options)
+files.replacing = die_at_the_net
+from pipelines.training.processes.host import HostTask, act, perform
+perform(HostTask, act)
+"""
+DYING = f"""
+import sys
+from pipelines.training.processes import host
+from pipelines.verbs.cli import main
+host.CHILD = (sys.executable, "-c", {DYING_CHILD!r})
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +79,12 @@ def start(mnist_5k):
 def start_pair(start):
     """A function that starts two connected processes, given the words of each."""
 
-    def run(leader, follower):
+    def run(leader, follower, program=("-m", "pipelines")):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         return [
-            start(words, **{ADDRESSES: address, COUNT: "2", INDEX: str(index)})
+            start(words, program, **{ADDRESSES: address, COUNT: "2", INDEX: str(index)})
             for index, words in enumerate((leader, follower))
         ]
 
@@ -171,6 +191,24 @@ def test_the_leader_finishes_alone_what_is_left_after_the_last_step(trained, sta
     assert differences(pair, run) == []
     assert runs.open_run(run).record.starts == runs.open_run(pair).record.starts
     assert names(run) == names(pair)
+
+
+def test_a_leader_that_dies_after_early_stopping_finishes_alone(start, start_pair, tmp_path):
+    run = tmp_path / "run"
+    # Nothing improves after the first epoch, and no state is saved before the end.
+    words = [*WORDS[:-1], 1000, "--patience", 1, "--optimizer.learning-rate", 1e-9]
+    leader, follower = start_pair([*words, "--run", run], words, ("-c", DYING))
+    ended(leader, 128 + signal.SIGKILL)
+    ended(follower)
+    assert not (run / "model.keras").exists()
+
+    hosts = {ADDRESSES: "127.0.0.1:1234", COUNT: "2", INDEX: "0"}
+    output, _ = ended(start(["--resume", run], ("-c", IMPATIENT), **hosts))
+    assert "all steps are done: process 0 finishes the run without the others\n" in output
+    assert "resuming after step 8\n" in output
+    assert "bit-identical" not in output
+    record = runs.open_run(run).record
+    assert (record.state, record.step, [start.processes for start in record.starts]) == ("finished", 8, [2])
 
 
 def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(

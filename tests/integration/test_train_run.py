@@ -19,6 +19,7 @@ from pipelines.data import preprocess
 from pipelines.training import figures, metrics_file
 from pipelines.training.train import train
 from pipelines.verbs.cli import main
+from tests.killed_run import NEWEST
 from tests.toy_data import ToyData, toy_config
 
 
@@ -33,9 +34,9 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(figures, "draw_training", lambda run: None)
 
 
-def train_run(path, config=None):
+def train_run(path, config=None, **options):
     console = Console(file=io.StringIO(), width=200)
-    train(config or toy_config(), path, console=console)
+    train(config or toy_config(), path, console=console, **options)
     return runs.open_run(path), console.file.getvalue()
 
 
@@ -262,7 +263,7 @@ def test_the_command_line_trains_in_a_folder_named_after_the_recipe(toy, tmp_pat
 
 def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):
     schedule = StepSchedule(boundaries=(10,), factor=1e-9)
-    run, output = train_run(tmp_path / "run", toy_config(epochs=8, patience=2, schedule=schedule))
+    run, output = train_run(tmp_path / "run", toy_config(epochs=8, patience=2, schedule=schedule), interval=1000)
     assert (run.record.state, run.record.step, len(metrics_file.read(run.path / "metrics.csv"))) == ("finished", 30, 3)
     # The losses of equally accurate epochs still choose the weights.
     losses = [row["val_loss"] for row in metrics_file.read(run.path / "metrics.csv")]
@@ -270,6 +271,9 @@ def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):
     ended = "stopped after epoch 3: the validation score has not improved for 2 epochs; --weights best takes epoch"
     assert f"{ended} {best}" in output
     assert "(3 of 8 epochs)" in (run.path / "report.md").read_text()
+    # The state after the last step is saved, however seldom others are.
+    with np.load(run.path / NEWEST) as arrays:
+        assert json.loads(str(arrays["head"]))["progress"]["step"] == 30
 
 
 def test_patience_needs_validation_examples(toy, tmp_path):

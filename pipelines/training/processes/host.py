@@ -174,7 +174,10 @@ def _has_trained(folder: Path) -> bool:
     """Returns whether all steps of a run are done, though its net, figures or report may be missing."""
     with suppress(UserError):
         run = open_run(folder)
-        return run.record.state == "finished" or run.record.step == run.config.epochs * run.record.steps_per_epoch
+        record = run.record
+        # In runs of earlier versions, only the number of steps tells.
+        all_steps = record.step == run.config.epochs * record.steps_per_epoch
+        return record.trained or all_steps or record.state == "finished"
     return False
 
 

@@ -4,8 +4,12 @@ import pytest
 
 from highway_keras import Highway, mean_gates
 from pipelines.core.optimizers import SGD
+from pipelines.core.run import Run
+from pipelines.core.signals import StopRequest
 from pipelines.training import optimizers
-from pipelines.training.callbacks import AveragedGates
+from pipelines.training.callbacks import AveragedGates, SaveRun, is_over
+from pipelines.training.checkpoint import Progress, SaveTimer
+from tests.toy_data import RECORD, toy_config
 
 
 @pytest.mark.parametrize("ema", [None, 0.9])
@@ -18,3 +22,21 @@ def test_gates_are_those_of_the_weights_that_are_saved(ema):
     assert logged[0] != logged[1]
     # `fit` ends by replacing the weights with their average.
     assert mean_gates(model, x) == {"first": pytest.approx(logged[1])}
+
+
+def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patience(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    run = Run(tmp_path, toy_config(epochs=9, patience=2), RECORD, writes=False)
+    progress = Progress(step=30, best=0.5, best_epoch=1)
+    # Another process has seen a better score after epoch 2.
+    save = SaveRun(
+        run, model, progress, timer=SaveTimer("auto", 0), stop=StopRequest(), tensorboard=None,
+        highest=lambda own: max(own, 2 * bool(own)),
+    )  # fmt: skip
+    save.set_model(model)
+    assert is_over(run, progress)
+    save.on_epoch_end(2, {"val_accuracy": 0.5})
+    assert (progress.improved_epoch, is_over(run, progress)) == (2, False)
+    progress.step = 40
+    assert is_over(run, progress)

@@ -115,7 +115,7 @@ def run(tmp_path):
     return runs.create(tmp_path / "run", toy_config(), RECORD)
 
 
-@pytest.mark.parametrize("changes", [{"step": 20}, {"step": 10, "state": "finished"}])
+@pytest.mark.parametrize("changes", [{"step": 20}, {"step": 10, "trained": True}, {"step": 10, "state": "finished"}])
 def test_after_the_last_step_the_leader_finishes_without_the_others(train, run, monkeypatch, changes):
     monkeypatch.setattr(host, "NOTICE", 0.05)
     monkeypatch.setattr(host, "LIMIT", 0.1)
