@@ -1,4 +1,4 @@
-"""Output on a console: lines, a console for tables, and the time left of a progress bar."""
+"""Output on a console: lines and numbers in them, a console for tables, and the time left of a progress bar."""
 
 from rich.console import Console
 from rich.progress import ProgressColumn, Task, TaskID
@@ -33,6 +33,17 @@ def counted(number: int, noun: str) -> str:
         noun: the noun in the singular.
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown_loss(loss: float, *, regression: bool, digits: int = 4) -> str:
+    """Returns a loss as text. That of a regression depends on the unit of its target, and may be far below 1.
+
+    Args:
+        loss: the loss.
+        regression: whether it is that of a regression.
+        digits: number of decimal places; of a regression, of significant digits.
+    """
+    return f"{loss:.{digits}{'g' if regression else 'f'}}"
 
 
 def table_console() -> Console:

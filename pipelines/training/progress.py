@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from pipelines.core.console import TimeLeftColumn, say
+from pipelines.core.console import TimeLeftColumn, say, shown_loss
 from pipelines.training.checkpoint import Progress
 
 # Fast enough for the eye, but not so fast that every step waits for the accelerator.
 INTERVAL = 0.1
 LINE = {
-    "loss": "loss {:.4f}",
     "accuracy": "accuracy {:.2%}",
     "label_accuracy": "labels right {:.2%}",
     "f1": "macro F1 {:.3f}",
@@ -24,8 +23,6 @@ LINE = {
     "val_f1": "validation {:.3f}",
     "val_mae": "validation {:.4g}",
 }
-# The loss of a regression depends on the unit of its target, and may be far below 1.
-LINE_OF_REGRESSION = LINE | {"loss": "loss {:.4g}"}
 
 
 class TrainingProgress(keras.callbacks.Callback):
@@ -114,8 +111,8 @@ class TrainingProgress(keras.callbacks.Callback):
         if self.bar:
             self.bar.update(self.task, completed=(epoch + 1) * self.steps_per_epoch, scores=self._scores(logs))
         else:
-            forms = LINE_OF_REGRESSION if "mae" in logs else LINE
-            parts = [form.format(float(logs[name])) for name, form in forms.items() if name in logs]
+            parts = [_loss(logs, digits=4)] if "loss" in logs else []
+            parts += [form.format(float(logs[name])) for name, form in LINE.items() if name in logs]
             parts += [f"{self.speed:,.0f} examples/s"] if self.speed else []
             parts.append(f"{time.perf_counter() - self.started:.1f} s")
             say(self.console, f"epoch {epoch + 1}/{self.epochs}  {'  '.join(parts)}")
@@ -126,5 +123,9 @@ class TrainingProgress(keras.callbacks.Callback):
             score = f"acc {float(logs['accuracy']):.1%}"
         else:
             score = f"F1 {float(logs['f1']):.3f}" if "f1" in logs else f"error {float(logs['mae']):.3g}"
-        text = f"loss {float(logs['loss']):{'.3g' if 'mae' in logs else '.3f'}}  {score}{self.validation}"
+        text = f"{_loss(logs, digits=3)}  {score}{self.validation}"
         return f"{text}  {self.speed:,.0f} ex/s" if self.speed else text
+
+
+def _loss(logs: Mapping[str, Any], digits: int) -> str:
+    return f"loss {shown_loss(float(logs['loss']), regression='mae' in logs, digits=digits)}"

@@ -1,5 +1,8 @@
 """report.md: one-page report of a run."""
 
+from collections.abc import Mapping
+
+from pipelines.core.console import shown_loss
 from pipelines.core.files import write_text
 from pipelines.core.markdown import table
 from pipelines.core.run import Pruned, Run, Start
@@ -108,7 +111,7 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
             (
                 f"test split, {examples}, {result.weights} weights",
                 f"**{result.accuracy:.2%}** (95% interval {low:.2%} to {high:.2%})",
-                f"{result.loss:.4f}",
+                shown_loss(result.loss, regression=False),
             )
         )
         if result.calibration_error is not None:
@@ -125,7 +128,7 @@ def _multi_label(run: Run) -> list[tuple[str, str, str]]:
         examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
         means = f"mean average precision **{result.mean_average_precision:.2%}**"
         name = f"test split, {examples}, {result.weights} weights: {means}"
-        rows.append((name, f"{result.macro_f1:.3f}", f"{result.loss:.4f}"))
+        rows.append((name, f"{result.macro_f1:.3f}", shown_loss(result.loss, regression=False)))
         right = f"{result.label_accuracy:.2%} of the labels are right, all of an example for {result.exact:.2%}"
         rows.append((f"the same: {right}; expected calibration error {result.calibration_error:.2%}", "", ""))
     return rows + _training(run, "f1", ".3f")
@@ -137,7 +140,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
     if result:
         name = f"test split, {result.count:,} examples, {result.weights} weights"
         r2 = f"R² **{result.shown_r2()}**"
-        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", f"{result.rmse**2:.4g}"))
+        rows.append((f"{name}: {r2}", f"{result.mae:.4g}", shown_loss(result.loss, regression=True)))
     # Targets of a table are standardized in training.
     return rows + _training(run, "mae", ".4g", ", in standard deviations" if run.record.data.columns else "")
 
@@ -145,19 +148,21 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
 def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[str, str, str]]:
     """Returns the rows of the last epoch and the best one, or of a pruned net, by a score and its format."""
     metrics, rows = run.record.metrics, []
-    # The loss of a regression depends on the unit of its target.
-    of_loss = ".4f" if run.record.data.labels else ".4g"
+
+    def loss(scores: Mapping[str, float], name: str = "loss") -> str:
+        return shown_loss(scores[name], regression=not run.record.data.labels)
+
     if pruned := run.record.pruned:
         where = f"{pruned.split}, {pruned.examples:,} examples"
         for name, scores in ((f"{where}, whole net", pruned.before), (f"{where}, pruned", pruned.after)):
-            rows.append((name, format(scores[score], style) if score in scores else "", f"{scores['loss']:{of_loss}}"))
+            rows.append((name, format(scores[score], style) if score in scores else "", loss(scores)))
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}{score}" in metrics:
             last = format(metrics[f"{prefix}{score}"], style)
-            rows.append((f"{name}{unit}", last, f"{metrics[f'{prefix}loss']:{of_loss}}"))
+            rows.append((f"{name}{unit}", last, loss(metrics, f"{prefix}loss")))
     if "best_epoch" in metrics:
         best = f"best_val_{score}"
         # Without an accuracy, the best epoch is that of the lowest loss.
-        found = (format(metrics[best], style), "") if best in metrics else ("", f"{metrics['best_val_loss']:{of_loss}}")
+        found = (format(metrics[best], style), "") if best in metrics else ("", loss(metrics, "best_val_loss"))
         rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}", *found))
     return rows

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines import recipes
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import counted, say
+from pipelines.core.console import counted, say, shown_loss
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure, check_writable
 from pipelines.core.frozen import Count, Frozen, NonNegative, read
@@ -288,9 +288,11 @@ def folder(given: TrainArguments) -> Location:
 
 def _summary(record: Record, run: Location) -> str:
     metrics = record.metrics
-    # The loss of a regression depends on the unit of its target, and may be far below 1.
-    style = ".4g" if "mae" in metrics else ".4f"
-    parts = [f"loss {metrics['loss']:{style}}"]
+
+    def loss(name: str) -> str:
+        return shown_loss(metrics[name], regression="mae" in metrics)
+
+    parts = [f"loss {loss('loss')}"]
     if "accuracy" in metrics:
         parts.append(f"accuracy {metrics['accuracy']:.2%}")
     elif "f1" in metrics:
@@ -300,8 +302,8 @@ def _summary(record: Record, run: Location) -> str:
         unit = " standard deviations" if record.data.columns else ""
         parts.append(f"mean absolute error {metrics['mae']:.4g}{unit}")
     if "best_val_loss" in metrics:
-        best = f"best {metrics['best_val_loss']:{style}} after epoch {metrics['best_epoch']:.0f}"
-        parts.append(f"validation loss {metrics['val_loss']:{style}} ({best})")
+        best = f"best {loss('best_val_loss')} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation loss {loss('val_loss')} ({best})")
     elif "val_accuracy" in metrics:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")

@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.progress import Progress
 
-from pipelines.core.console import TimeLeftColumn, counted, printable, say, table_console
+from pipelines.core.console import TimeLeftColumn, counted, printable, say, shown_loss, table_console
 
 
 def test_numbers_agree_with_their_nouns():
     assert [counted(number, "step") for number in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
+
+
+@pytest.mark.parametrize(
+    ("regression", "digits", "shown"),
+    [(False, 4, "0.0123"), (False, 3, "0.012"), (True, 4, "0.01235"), (True, 2, "0.012")],
+)
+def test_the_loss_of_a_regression_has_significant_digits(regression, digits, shown):
+    assert shown_loss(0.0123456, regression=regression, digits=digits) == shown
 
 
 @pytest.fixture

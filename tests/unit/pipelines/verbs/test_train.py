@@ -1,4 +1,4 @@
-"""The command that a stopped `highway train` names to resume."""
+"""The command that a stopped `highway train` names to resume, and the line with which a finished one ends."""
 
 import shlex
 from pathlib import Path
@@ -9,6 +9,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import resuming
 from pipelines.verbs import train
 from pipelines.verbs.train import parse_train
+from tests.toy_data import RECORD
 
 EXECUTION = ("data_dir", "checkpoint_steps", "track", "gpus", "devices")
 
@@ -72,3 +73,27 @@ def test_the_folder_of_the_figure_is_checked_before_the_sweep(monkeypatch, tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written: .*file is a file"):
         train.main(["demo", "--find-rate", str(tmp_path / "file" / "rates.png")])
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown"),
+    [
+        (
+            {"loss": 0.25, "accuracy": 0.5, "val_loss": 0.5, "val_accuracy": 0.25, "best_val_accuracy": 0.375},
+            "loss 0.2500, accuracy 50.00%, validation 25.00% (best 37.50% after epoch 3)",
+        ),
+        (
+            {"loss": 0.25, "label_accuracy": 0.875, "f1": 0.5, "val_loss": 0.5, "best_val_loss": 0.125},
+            "loss 0.2500, labels right 87.50%, macro F1 0.500, validation loss 0.5000 (best 0.1250 after epoch 3)",
+        ),
+        # The loss of a regression may be small in any unit.
+        (
+            {"loss": 1.25e-5, "mae": 0.0075, "val_loss": 2.5e-5, "best_val_loss": 1.5e-5},
+            "loss 1.25e-05, mean absolute error 0.0075, validation loss 2.5e-05 (best 1.5e-05 after epoch 3)",
+        ),
+    ],
+)
+def test_a_finished_run_shows_the_scores_of_its_task(metrics, shown):
+    record = RECORD.model_copy(update={"step": 40, "seconds": 2.0, "metrics": {**metrics, "best_epoch": 3.0}})
+    first, *_ = train._summary(record, Path("runs/toy")).splitlines()
+    assert first == f"trained 40 steps in 2 s: {shown}"
