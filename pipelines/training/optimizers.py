@@ -10,6 +10,8 @@ import numpy as np
 from keras import ops
 
 from highway_keras import HighwayStack
+from highway_keras.analysis.compiling import leaf_layers
+from highway_keras.analysis.layout import trace
 from pipelines.core.optimizers import SGD, Adam, AdamW, Lion, Muon, Optimizer
 
 # Decay of a gate's bias would open a gate that starts closed; the others are gains and offsets of batch normalization.
@@ -132,19 +134,13 @@ def build(settings: Optimizer, learning_rate: Any, net: keras.Model | None = Non
 
 def _kinds_of_kernels(net: keras.Model) -> dict[str, Any]:
     """Returns the arguments of `KernelMuon` that depend on the net."""
-    layers = [layer for layer in _layers(net) if layer.trainable_weights]
+    layers = [layer for layer in leaf_layers(net) if layer.trainable_weights]
     last = [f"^{re.escape(weight.path)}$" for weight in layers[-1].trainable_weights] if layers else []
-    # Stacks may be inside other layers, such as a `HighwayConnection`.
-    stacks = [layer for layer in net._flatten_layers() if isinstance(layer, HighwayStack)]
-    stacked = {weight.path for stack in stacks for weight in stack.weights}
+    # Stacks may be inside other layers, such as a `HighwayConnection`, of which Keras lists none.
+    called = trace(net, net.inputs[0])[0].layers.values()
+    stacked = {weight.path for layer in called if isinstance(layer, HighwayStack) for weight in layer.weights}
     kernels = [weight.path for weight in net.trainable_weights if len(weight.shape) == 3 and weight.path not in stacked]
     return {"exclude_layers": ["bias", *last], "matrices": kernels}
-
-
-def _layers(net: keras.Model) -> Iterator[keras.Layer]:
-    """Yields the layers of a net, those of models in it one by one."""
-    for layer in net.layers:
-        yield from _layers(layer) if isinstance(layer, keras.Model) else (layer,)
 
 
 def _optimizer(

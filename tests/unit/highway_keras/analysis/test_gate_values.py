@@ -6,6 +6,7 @@ import pytest
 
 from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
 from highway_keras.analysis import GateModel
+from highway_keras.analysis.compiling import leaf_layers
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.backend import array, compiles, slow_on_jax, weights_of
@@ -42,11 +43,7 @@ class Subclassed(keras.Model):
 
 
 def highways(model):
-    found = {}
-    for layer in model._flatten_layers():
-        if isinstance(layer, Highway):
-            found[layer.name] = layer
-    return found
+    return {layer.name: layer for layer in leaf_layers(model) if isinstance(layer, Highway)}
 
 
 @pytest.mark.parametrize("make", [functional, sequential, nested, Subclassed])
