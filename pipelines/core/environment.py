@@ -47,6 +47,12 @@ def comparable(found: Mapping[str, str]) -> dict[str, str]:
     return {name.removesuffix("-cpu"): version for name, version in found.items()}
 
 
+def build_here(name: str, found: Mapping[str, str]) -> str:
+    """Returns the name under which a package is installed: of the two builds of TensorFlow, that in `found`."""
+    plain = name.removesuffix("-cpu")
+    return next((build for build in (name, plain, f"{plain}-cpu") if build in found), name)
+
+
 @cache
 def installed() -> dict[str, str]:
     """Returns what the results of this process depend on: versions of packages, and a digest of this program's code.

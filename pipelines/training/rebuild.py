@@ -47,14 +47,15 @@ def refuse_resuming(run: Run) -> None:
 
 def refuse_other_versions(run: Run) -> None:
     """Raises a `UserError` if a package has another version than at the start of a run."""
-    now = environment.comparable(environment.versions())
+    now = environment.versions()
     indifferent = INDIFFERENT if run.record.backend == "jax" else {*INDIFFERENT, "jax"}
     for name, before in run.record.versions.items():
-        (here,) = (now.get(same) for same in environment.comparable({name: before}))
+        build = environment.build_here(name, now)
+        here = now.get(build)
         if name not in indifferent and here != before:
             raise UserError(
                 f"{run.path} was started with {name} {before}, and this is {here or 'without it'}: the result "
-                f"would no longer be bit-identical. Install {name}=={before}, or start a new run."
+                f"would no longer be bit-identical. Install {build}=={before}, or start a new run."
             )
 
 

@@ -36,5 +36,8 @@ def test_a_run_moves_between_machines_with_and_without_cuda(monkeypatch, before,
     monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.21.0"})
     rebuild.refuse_other_versions(run)
     monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.20.0"})
-    with pytest.raises(UserError, match=f"was started with {before} 2.21.0, and this is 2.20.0"):
+    with pytest.raises(UserError, match=f"was started with {before} 2.21.0, and this is 2.20.0.*Install {now}==2"):
+        rebuild.refuse_other_versions(run)
+    monkeypatch.setattr(rebuild.environment, "versions", dict)
+    with pytest.raises(UserError, match=f"and this is without it.*Install {before}==2.21.0"):
         rebuild.refuse_other_versions(run)
