@@ -54,7 +54,7 @@ def analyze(
         analyze(Path("runs/demo"), examples=1000)
     """
     run = open_run(path)
-    model_file(run, weights)
+    model_file(run, weights, data_dir)
     folder = to or run.path / "analysis"
     _refuse_other(folder)
     check_replaceable(folder)

@@ -70,7 +70,7 @@ def prune(
         prune(Path("runs/mnist_dense_50"), Path("runs/mnist_dense_50-pruned")).record.parameters
     """
     run = open_run(path)
-    model_file(run, weights)
+    model_file(run, weights, data_dir)
     if to.exists() or to.is_symlink():
         raise UserError(f"{to} exists already, and a run is never overwritten. Name another folder with --to DIR.")
     check_writable(to.parent)

@@ -24,14 +24,14 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from pipelines.core import user_code
+from pipelines.core import guard, user_code
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import file_lock, flush, write_text, writing
@@ -272,23 +272,34 @@ def create(path: Path, config: Config, record: Record) -> Run:
 def refuse_existing(path: Path | Url, options: Sequence[str] = ()) -> None:
     """Raises a `UserError` if `path` exists: a run is never overwritten. The message has the options of `resuming`."""
     if path.exists() or (isinstance(path, Path) and path.is_symlink()):
+        backend = None
+        with suppress(OSError, UserError):
+            backend = read(path / "run.json", Record).backend
         raise UserError(
             f"{path} exists already, and a run is never overwritten. "
-            f"Name another folder with --run DIR, or resume the run in it: {resuming(path, options)}"
+            f"Name another folder with --run DIR, or resume the run in it: {resuming(path, options, backend)}"
         )
 
 
-def resuming(path: Path | Url, options: Sequence[str] = ()) -> str:
+def resuming(
+    path: Path | Url, options: Sequence[str] = (), backend: str | None = None, data_dir: Path | None = None
+) -> str:
     """Returns the command that resumes a run, for messages.
 
     Args:
         path: the run directory.
         options: further words of the command.
+        backend: Keras backend of the run, which the command names if it is not the default; None for that of this
+            process.
+        data_dir: folder of prepared data; None for the TFDS default, or if the words name it.
 
     Example:
-        resuming(Path("runs/demo"), ["--data-dir", "data"])  # "highway train --resume runs/demo --data-dir data"
+        resuming(Path("runs/demo"), ["--devices", "2"])  # "highway train --resume runs/demo --devices 2"
     """
-    return shlex.join(["highway", "train", "--resume", str(path), *options])
+    default = guard.ENVIRONMENT["KERAS_BACKEND"]
+    backend = backend or os.environ.get("KERAS_BACKEND", default)
+    words = ["highway", "train", "--resume", str(path), *(["--data-dir", str(data_dir)] if data_dir else []), *options]
+    return shlex.join(words if backend == default else [f"KERAS_BACKEND={backend}", *words])
 
 
 def open_run(path: Path) -> Run:
@@ -323,10 +334,7 @@ def locked(run: Run) -> AbstractContextManager[None]:
     Raises:
         UserError: another process holds the lock.
     """
-    return file_lock(
-        run.path / "config.json",
-        BUSY.format(run=run.path),
-    )
+    return file_lock(run.path / "config.json", BUSY.format(run=run.path))
 
 
 def load_model(run: Run, weights: Weights = "final") -> Any:
@@ -366,14 +374,18 @@ def load_file(path: Path) -> Any:
         return keras.saving.load_model(path, compile=False)
     except Exception as error:
         # Keras passes on the errors of zipfile, json, h5py and its own checks.
+        short = " ".join(str(error).split())[:200]
         raise UserError(
-            f"the model file {path} is damaged or was written by other code ({type(error).__name__}: {_short(error)}). "
+            f"the model file {path} is damaged or was written by other code ({type(error).__name__}: {short}). "
             "Train again, or restore the file from a copy."
         ) from error
 
 
-def model_file(run: Run, weights: Weights) -> Path:
-    """Returns the path of a run's model file; raises the errors of `load_model`, except for damage."""
+def model_file(run: Run, weights: Weights, data_dir: Path | None = None) -> Path:
+    """Returns the path of a run's model file; raises the errors of `load_model`, except for damage.
+
+    The message of an unfinished run names the command that finishes it, with its folder of prepared data.
+    """
     path = run.path / FILES[weights]
     if path.is_file():
         return path
@@ -382,11 +394,6 @@ def model_file(run: Run, weights: Weights) -> Path:
     if run.record.state == "diverged":
         raise UserError(f"{run.path} has no model: its training diverged. Train again with a lower learning rate.")
     if run.record.state == "running":
-        raise UserError(
-            f"{run.path} is unfinished: there is no {path.name} yet. Finish it with `{resuming(run.path)}`."
-        )
+        command = resuming(run.path, backend=run.record.backend, data_dir=data_dir)
+        raise UserError(f"{run.path} is unfinished: there is no {path.name} yet. Finish it with `{command}`.")
     raise UserError(f"{path} is missing although the run is finished. Restore it from a copy, or train again.")
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -65,11 +65,10 @@ def export(
     run = open_run(path)
     if run.record.state == "running" and weights == "final":
         best = " Or export its best epoch so far: --weights best." if (path / FILES["best"]).exists() else ""
-        raise UserError(
-            f"{path} is unfinished, after {run.record.step} steps. Finish it with `{resuming(path)}`.{best}"
-        )
+        command = resuming(path, backend=run.record.backend, data_dir=data_dir)
+        raise UserError(f"{path} is unfinished, after {run.record.step} steps. Finish it with `{command}`.{best}")
     _check_options(run, pictures=conversion is not None, calibrate=calibrate, optional=optional)
-    model_file(run, weights)
+    model_file(run, weights, data_dir)
     to = to or default_folder(run.path)
     check_folder(to, run.path, None if force else run.record.data)
     # Read first, so that an unusable key fails before minutes of work.

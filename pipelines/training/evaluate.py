@@ -63,7 +63,7 @@ def evaluate(
         evaluate(Path("runs/demo")).accuracy
     """
     run = open_run(path)
-    model_file(run, weights)
+    model_file(run, weights, data_dir)
     labels = run.record.data.labels
     notes = console or Console(stderr=True)
     # What can be refused is refused before TensorFlow is loaded.

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+import keras
 import pytest
 
 from pipelines.verbs.cli import main
@@ -26,6 +27,8 @@ CONVOLUTIONS = """mnist_conv_16 --model.stages
     --optimizer.ema 0.9 --schedule.kind cosine --schedule.warmup-steps 5
     --precision mixed_bfloat16 --checkpoint-steps 1"""
 KILLS = 2
+# What a command that does not run on the default backend begins with.
+ON = "" if keras.backend.backend() == "tensorflow" else f"KERAS_BACKEND={keras.backend.backend()} "
 
 
 def command(run, words=STACK):
@@ -89,7 +92,7 @@ def stop(command, number, status):
     output = command.log.read_text()
     assert f"{number.name}: finishes the step and saves; a second signal ends at once" in output
     assert re.search(rf"highway train: stopped by {number.name} after step \d+ of \d+, and saved", output)
-    assert output.endswith(f"Resume with: highway train --resume {command.run}{options}\n")
+    assert output.endswith(f"Resume with: {ON}highway train --resume {command.run}{options}\n")
     assert "Traceback" not in output
 
 
@@ -114,7 +117,7 @@ def test_a_run_out_of_disk_space_and_then_stopped_ends_as_if_uninterrupted(whole
     assert process.wait() == 2
     output = small.log.read_text()
     assert re.search(r"the disk is full \(.*File too large.*\)\. Everything saved before is intact", output)
-    assert output.endswith(f"resume with: highway train --resume {stopped.run} --checkpoint-steps 1\n")
+    assert output.endswith(f"resume with: {ON}highway train --resume {stopped.run} --checkpoint-steps 1\n")
     assert "Traceback" not in output
     assert not [path for path in stopped.run.rglob("*") if path.name.startswith(".") or path.name == NEWEST.name]
     stop(stopped, signal.SIGINT, 130)

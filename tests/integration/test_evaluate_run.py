@@ -84,7 +84,11 @@ def test_a_run_that_cannot_be_evaluated_is_refused_with_the_reason(trained_run, 
     opened = runs.open_run(trained_run)
     unfinished = runs.create(tmp_path / "unfinished", opened.config, opened.record)
     unfinished.update(state="running")
-    assert "is unfinished" in error_of(capsys, tmp_path / "unfinished")
+    for words in ((), ("--data-dir", "data")):
+        command = " ".join(["highway train --resume", str(tmp_path / "unfinished"), *words])
+        assert f"is unfinished: there is no model.keras yet. Finish it with `{command}`." in error_of(
+            capsys, tmp_path / "unfinished", *words
+        )
     unfinished.update(state="finished")
     (tmp_path / "unfinished" / "model.keras").write_bytes((trained_run / "model.keras").read_bytes()[:5000])
     assert "model.keras is damaged" in error_of(capsys, tmp_path / "unfinished")

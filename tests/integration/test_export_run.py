@@ -206,10 +206,12 @@ def test_the_folder_of_all_models_is_refused(tiny_run, home, data_dir, capsys):
 
 @pytest.mark.parametrize("state", ["running", "diverged"])
 def test_an_unfinished_run_is_refused(tiny_run, home, data_dir, capsys, state):
-    tiny_run.update(state=state)
+    tiny_run.update(state=state, backend="jax")
     (tiny_run.path / "model.keras").unlink()
+    finish = f"KERAS_BACKEND=jax highway train --resume {tiny_run.path}"
     message = refused(capsys, export(tiny_run.path, data_dir))
-    assert {"running": "is unfinished, after 40 steps", "diverged": "its training diverged"}[state] in message
+    unfinished = f"is unfinished, after 40 steps. Finish it with `{finish} --data-dir {data_dir}`."
+    assert {"running": unfinished, "diverged": "its training diverged"}[state] in message
     assert not (home / "models").exists()
 
 

@@ -216,7 +216,7 @@ def test_a_disk_full_in_the_middle_of_a_save_leaves_both_checkpoints_intact(inte
         savez(file, **arrays)
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(UserError, match=r"the disk is full .*No space left.* resume with: highway train --resume"):
+    with pytest.raises(UserError, match=rf"the disk is full .*No space left.* resume with: {runs.resuming(path)}$"):
         resume_run(path)
     files = sorted((path / "checkpoint").iterdir())
     assert [(file.name, read_head(file)["progress"]["step"]) for file in files] == [
@@ -232,7 +232,7 @@ def test_a_run_that_is_stopped_names_the_command_that_resumes_it(interrupted, mo
         raise KeyboardInterrupt
 
     console, load = Console(file=io.StringIO(), width=400), checkpoint.load
-    again = f"highway train --resume {path} --data-dir data"
+    again = runs.resuming(path, ["--data-dir", "data"])
     monkeypatch.setattr("pipelines.training.launch.checkpoint.load", stop)
     with pytest.raises(KeyboardInterrupt):
         resume(path, console=console, again=["--data-dir", "data"])

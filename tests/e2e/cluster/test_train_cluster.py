@@ -79,7 +79,10 @@ def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_n
     output = ended(process, 143)
     step = runs.open_run(run).record.step
     options = f"--data-dir {mnist_5k} --checkpoint-steps 1000 --cluster {cluster.address} --hosts 2"
-    assert f"stopped after step {step:,}. Resume with: highway train --resume {run} {options}\n" in output
+    assert (
+        f"stopped after step {step:,}. Resume with: KERAS_BACKEND=jax highway train --resume {run} {options}\n"
+        in output
+    )
     saved = (run / NEWEST).stat().st_mtime_ns
 
     process = start("--resume", "run", "--checkpoint-steps", "1")

@@ -1,6 +1,8 @@
 import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +127,28 @@ def test_a_missing_model_says_why(made, state, weights, message):
     made.update(state=state)
     with pytest.raises(UserError, match=message):
         run.load_model(made, weights)
+
+
+@pytest.mark.parametrize("here", ["tensorflow", "jax"])
+@pytest.mark.parametrize(("backend", "variable"), [("tensorflow", ""), ("jax", "KERAS_BACKEND=jax ")])
+def test_an_unfinished_run_is_finished_on_its_backend_with_the_same_data(made, monkeypatch, here, backend, variable):
+    monkeypatch.setenv("KERAS_BACKEND", here)
+    made.update(backend=backend)
+    resume = f"{variable}highway train --resume {made.path}"
+    with pytest.raises(UserError, match=f"Finish it with `{resume}`"):
+        run.load_model(made)
+    with pytest.raises(UserError, match=f"Finish it with `{resume} --data-dir 'my data'`"):
+        run.model_file(made, "best", Path("my data"))
+    with pytest.raises(UserError, match=f"resume the run in it: {resume} --devices 2$"):
+        run.refuse_existing(made.path, ["--devices", "2"])
+
+
+@pytest.mark.parametrize(("backend", "variable"), [("tensorflow", []), ("jax", ["KERAS_BACKEND=jax"]), (None, [])])
+def test_a_run_is_resumed_on_the_backend_of_its_process(monkeypatch, backend, variable):
+    monkeypatch.delenv("KERAS_BACKEND")
+    if backend:
+        monkeypatch.setenv("KERAS_BACKEND", backend)
+    assert shlex.split(run.resuming(Path("my run"))) == [*variable, "highway", "train", "--resume", "my run"]
 
 
 def test_best_needs_validation(made):
