@@ -175,7 +175,7 @@ def _has_trained(folder: Path) -> bool:
     with suppress(UserError):
         run = open_run(folder)
         record = run.record
-        # In runs of earlier versions, only the number of steps tells.
+        # Earlier versions recorded no more than the number of steps.
         all_steps = record.step == run.config.epochs * record.steps_per_epoch
         return record.trained or all_steps or record.state == "finished"
     return False
