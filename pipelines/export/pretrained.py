@@ -3,8 +3,9 @@
     python -m pipelines.verbs.pretrained RUN NAME
     python -m pipelines.verbs.pretrained --images
 
-A net is stored once. `weights.npz` holds kernels in float16, and everything else, which is small, in float32, under the
-paths of Keras's variables. `model.onnx` has no weights of its own and points into that file.
+A net is stored once. `weights.npz` holds kernels in float16, if the net answers as exactly as without rounding, or else
+in float32, and everything else, which is small, in float32, under the paths of Keras's variables. `model.onnx` has no
+weights of its own and points into that file.
 """
 
 import shutil
@@ -33,23 +34,29 @@ if TYPE_CHECKING:
 # Largest accepted differences of a probability and of the test accuracy: rounding the weights to float16 moves
 # probabilities by more than an exact form may.
 TOLERANCE, ACCURACY = 0.02, 0.0002
+# Largest size of all nets together.
+MOST_BYTES = 15 * 10**6
 BATCH = 500
 
 
+class _InexactError(UserError):
+    """The answers of a stored net differ too much from those of the run's net."""
+
+
 def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
-    """Writes a trained net with float16 weights, as version 1 of a model.
+    """Writes a trained net as version 1 of a model, with kernels in float16 or, if it needs them, in float32.
 
     Args:
         path: an evaluated run with validation images, on which probabilities are calibrated.
-        to: folder of the model's versions; must not exist.
+        to: folder of the model's versions, in a repository; must not exist.
         data_dir: folder of prepared data; None for the TFDS default.
 
     Returns:
         The version folder.
 
     Raises:
-        UserError: the run cannot be exported or has not been evaluated, the net is less accurate with weights in
-            float16, or the folder exists.
+        UserError: the run cannot be exported or has not been evaluated, the stored net answers differently even with
+            kernels in float32, the repository would become too large, or the folder exists.
 
     Example:
         write(Path("runs/cifar10"), Path("highway_keras/trained/cifar10"))
@@ -61,23 +68,12 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
     with TemporaryDirectory() as temporary:
         exact = export(path, Path(temporary) / to.name, data_dir=data_dir, calibrate=True)
         folder = Path(temporary) / "compact" / to.name / "1"
-        folder.mkdir(parents=True)
-        for name in (LABELS, PICTURE):
-            shutil.copy(exact / name, folder / name)
-        content = manifest.read(exact)
-        mean = _write_net(path, content, folder)
-        _write_samples(exact, folder)
-        tested = _evaluated(path, content, exact, folder, data_dir)
-        described = content.model_copy(
-            update={
-                "run": content.run.model_copy(update={"test": tested}),
-                "files": files.digests(folder),
-                "parity": content.parity.model_copy(update={"onnx": _agreement(folder, exact, content)}),
-                # For users of the Keras net; the graphs contain the temperature.
-                "preprocess": {**content.preprocess, "mean_values": mean},
-            }
-        )
-        write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
+        try:
+            _write_version(path, exact, folder, np.float16, data_dir)
+        except _InexactError:
+            shutil.rmtree(folder)
+            _write_version(path, exact, folder, np.float32, data_dir)
+        _check_size(folder, to.parent)
         shutil.copytree(folder.parent, to)
     return to / "1"
 
@@ -98,6 +94,37 @@ def refresh_images(folder: Path) -> None:
     (folder / PICTURE).write_bytes(onnx_model.build_picture(content.pictures, content.input.shape[1:]))
     described = content.model_copy(update={"files": {**content.files, PICTURE: files.digest(folder / PICTURE)}})
     write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
+
+
+def _write_version(path: Path, exact: Path, folder: Path, kernels: type[np.floating], data_dir: Path | None) -> None:
+    """Writes a version with kernels of a type, from an exact one; raises `_InexactError` if it answers differently."""
+    folder.mkdir(parents=True)
+    for name in (LABELS, PICTURE):
+        shutil.copy(exact / name, folder / name)
+    content = manifest.read(exact)
+    mean = _write_net(path, content, folder, kernels)
+    _write_samples(exact, folder)
+    tested = _evaluated(path, content, exact, folder, data_dir)
+    described = content.model_copy(
+        update={
+            "run": content.run.model_copy(update={"test": tested}),
+            "files": files.digests(folder),
+            "parity": content.parity.model_copy(update={"onnx": _agreement(folder, exact, content)}),
+            # For users of the Keras net; the graphs contain the temperature.
+            "preprocess": {**content.preprocess, "mean_values": mean},
+        }
+    )
+    write_text(folder / manifest.NAME, described.model_dump_json(indent=2) + "\n")
+
+
+def _check_size(folder: Path, repository: Path) -> None:
+    stored = [path for root in (folder, repository) for path in root.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in stored)
+    if size > MOST_BYTES:
+        raise UserError(
+            f"with this net, all nets of {repository} would take {size / 1e6:.1f} MB, and may take "
+            f"{MOST_BYTES / 1e6:g} MB. Remove another net first, or write a smaller one."
+        )
 
 
 def _evaluated(
@@ -122,14 +149,14 @@ def _evaluated(
     # Not with the evaluation of the run, which may have been in bfloat16.
     accuracy = float((probabilities(exact).argmax(axis=1) == examples.labels).mean())
     if abs(found.accuracy - accuracy) > ACCURACY:
-        raise UserError(
-            f"weights in float16 change the accuracy: {found.accuracy:.2%} of the test images are right, and "
+        raise _InexactError(
+            f"the stored weights change the accuracy: {found.accuracy:.2%} of the test images are right, and "
             f"{accuracy:.2%} with the run's own weights, both computed in float32. Write another run."
         )
     return found.model_dump(mode="json", exclude={"weights", "classes", "confusion", "mirrored"})
 
 
-def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> Any:
+def _write_net(path: Path, content: manifest.Manifest, folder: Path, kernels: type[np.floating]) -> Any:
     """Writes graph and weights; returns the mean that is subtracted from the pixels."""
     import onnx
 
@@ -140,7 +167,7 @@ def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> Any:
     net = graph.in_float32(load_model(run))
     assert content.temperature is not None, "exported with calibration"
     net = graph.with_temperature(net, content.temperature)
-    stored = {weight.path: _stored(weight) for weight in net.weights}
+    stored = {weight.path: _stored(weight, kernels) for weight in net.weights}
     with (folder / WEIGHTS).open("wb") as file:
         np.savez(file, allow_pickle=False, **stored)
     fitted = preprocess.load(run.path / "preprocess.npz")
@@ -153,9 +180,9 @@ def _write_net(path: Path, content: manifest.Manifest, folder: Path) -> Any:
     return 0.0 if fitted.mean is None else fitted.mean.tolist()
 
 
-def _stored(weight: "keras.Variable") -> np.ndarray:
+def _stored(weight: "keras.Variable", kernels: type[np.floating]) -> np.ndarray:
     array = np.ascontiguousarray(weight)
-    return array.astype(np.float16 if array.ndim > 1 else np.float32)
+    return array.astype(kernels if array.ndim > 1 else np.float32)
 
 
 def _point_at_weights(graph: Any, stored: list[tuple[str, np.ndarray]], path: Path) -> None:
@@ -213,8 +240,8 @@ def _agreement(folder: Path, exact: Path, content: manifest.Manifest) -> Agreeme
     outputs = onnx_model.predictor(folder / ONNX)(expected.images)
     found = parity.compare(expected.probabilities, content.labels, outputs, expected.gate_means, TOLERANCE)
     if not parity.passes(found, len(expected.images), TOLERANCE):
-        raise UserError(
-            f"with weights in float16, probabilities differ by up to {found.max_abs_difference:.2g} (tolerance "
+        raise _InexactError(
+            f"with the stored weights, probabilities differ by up to {found.max_abs_difference:.2g} (tolerance "
             f"{TOLERANCE:g}), and {found.same_label + found.ties} of {len(expected.images)} labels agree."
         )
     return found

@@ -1,4 +1,4 @@
-"""For maintainers: writes the net of a run into the package, with float16 weights.
+"""For maintainers: writes the net of a run into the package.
 
 python -m pipelines.verbs.pretrained RUN NAME
 python -m pipelines.verbs.pretrained --images    (after a change of the conversion of image files)

@@ -12,11 +12,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from highway_keras import from_preset
 from highway_keras.models.trained_weights import REPOSITORY, pretrained
+from pipelines.core.config import Preprocess
 from pipelines.core.errors import UserError
 from pipelines.core.run import load_model, open_run
 from pipelines.export import graph
 from pipelines.export.export import export
-from pipelines.export.pretrained import refresh_images, write
+from pipelines.export.pretrained import MOST_BYTES, refresh_images, write
 from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
 from pipelines.verbs import pretrained as maintenance
@@ -32,21 +33,24 @@ from tests.digits import ten_digits
 from tests.endpoint import LoadedClient
 from tests.finished_run import finished, tiny_net
 
-MOST_BYTES = 15 * 10**6
-
 
 @pytest.fixture(scope="module")
 def written(shared, mnist_5k):
     """A run, and its net as the package would ship it; tests only read both."""
 
     def make(folder):
-        run = finished(folder / "run", tiny_net(), validation=500)
-        run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
-        evaluate(run.path, data_dir=mnist_5k)
+        run = evaluated(folder / "run", tiny_net(), mnist_5k)
         write(run.path, folder / "nets" / "tiny", mnist_5k)
 
     folder = shared("written", make)
     return open_run(folder / "run"), folder / "nets" / "tiny" / "1"
+
+
+def evaluated(path, net, data_dir, **config):
+    run = finished(path, net, validation=500, **config)
+    run.update(metrics={"loss": 2.0, "accuracy": 0.1, "val_loss": 2.0, "val_accuracy": 0.1})
+    evaluate(path, data_dir=data_dir)
+    return run
 
 
 def test_one_file_of_weights_serves_onnx_runtime_and_keras(written):
@@ -76,6 +80,30 @@ def test_a_net_that_has_not_been_evaluated_is_not_shipped(tmp_path, mnist_5k):
     with pytest.raises(UserError, match="Evaluate it first: highway evaluate"):
         write(run.path, tmp_path / "nets" / "tiny", mnist_5k)
     assert not (tmp_path / "nets").exists()
+
+
+def test_kernels_that_float16_does_not_hold_are_stored_in_float32(tmp_path, mnist_5k):
+    net = tiny_net()
+    first = net.layers[2]
+    # Smaller than the smallest number of float16, for larger pixels: the net gives the answers that it gave.
+    first.kernel.assign(first.kernel * 1e-8)
+    run = evaluated(tmp_path / "run", net, mnist_5k, preprocess=Preprocess(scale=1e8 / 256))
+    folder = write(run.path, tmp_path / "nets" / "tiny", mnist_5k)
+    with np.load(folder / manifest.WEIGHTS) as arrays:
+        assert {arrays[name].dtype.name for name in arrays} == {"float32"}
+        for weight in net.weights:
+            np.testing.assert_array_equal(arrays[weight.path], weight)
+    assert manifest.read(folder).run.test["correct"] == evaluation.of_run(run).correct
+
+
+def test_all_nets_together_stay_small(written, tmp_path, mnist_5k, monkeypatch):
+    run, folder = written
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    shutil.copytree(folder.parent, tmp_path / "nets" / "first")
+    monkeypatch.setattr("pipelines.export.pretrained.MOST_BYTES", 3 * size // 2)
+    with pytest.raises(UserError, match=r"all nets of \S+ would take .* MB\. Remove another net first"):
+        write(run.path, tmp_path / "nets" / "second", mnist_5k)
+    assert not (tmp_path / "nets" / "second").exists()
 
 
 def test_damaged_weights_are_refused(written, tmp_path, capsys):
