@@ -44,7 +44,7 @@ PACKAGES = {
     "serving": "highway_keras_serving",
 }
 """Names of the packages in the wheel, by their names in the repository."""
-EXTRAS = ("docs", "serving", "tracing")
+EXTRAS = ("docs", "predict", "serving", "tracing")
 FILES = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg", *(f"requirements/{name}.in" for name in EXTRAS))
 IMPORT = re.compile(rf"^(\s*from )({'|'.join(PACKAGES)})(?=[\w.]* import\b)", re.MULTILINE)
 ENTRY_POINT = re.compile(rf"(?<= = )({'|'.join(PACKAGES)})(?=[\w.]*:\w)")

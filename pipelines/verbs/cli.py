@@ -56,12 +56,9 @@ def _run(verb: str, words: list[str]) -> None:
         if not package or package.startswith(OWN_PACKAGES):
             raise
         extra = "serving" if verb in WITHOUT_TENSORFLOW else "cpu"
-        if extra == "serving" and package == "pyarrow":
-            # Predictions in a file, and tables, need more than `serving`, but no TensorFlow.
-            extra = "pipelines"
         raise UserError(
             f"the package '{package}' is not installed. Without an extra, highway-keras is the library alone; this "
-            f'verb needs: pip install "highway-keras[{extra}]"{" ([gpu] for CUDA)" if extra == "cpu" else ""}'
+            f'verb needs: pip install "highway-keras[{extra}]"{"" if extra == "serving" else " ([gpu] for CUDA)"}'
         ) from error
 
 

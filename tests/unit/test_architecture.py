@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
 
@@ -251,12 +252,17 @@ def test_the_library_needs_its_exceptions():
     assert {path: names for path, names in found.items() if names} == LIBRARY_EXCEPTIONS
 
 
-def test_the_endpoint_imports_only_its_requirements():
-    text = "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in ("serving", "tracing", "buckets"))
-    packages = re.findall(r"^([a-z][\w-]*)", text, re.MULTILINE)
+def installed_by(files: Iterable[Path]) -> set[str]:
+    """Returns the modules that the packages in files of requirements install."""
+    packages = re.findall(r"^([a-z][\w-]*)", "".join(file.read_text() for file in files), re.MULTILINE)
     assert packages
     allowed = set().union(*(SERVING_MODULES.get(name, {name.replace("-", "_")}) for name in packages))
     assert not allowed & {"highway_keras", "jax", "keras", "pipelines", "tensorflow", "torch"}
+    return allowed
+
+
+def test_the_endpoint_imports_only_its_requirements():
+    allowed = installed_by(ROOT / "requirements" / f"{name}.in" for name in ("serving", "tracing", "buckets"))
     violations = {
         f"{module} -> {other}"
         for module in sources()
@@ -265,6 +271,22 @@ def test_the_endpoint_imports_only_its_requirements():
         if other.partition(".")[0] not in {"serving", *allowed, *sys.stdlib_module_names}
     }
     assert violations == set()
+
+
+def test_prediction_needs_no_more_than_the_extra_serving():
+    settings = ConfigParser(interpolation=None)
+    settings.read(ROOT / "setup.cfg")
+    files = settings["options.extras_require"]["serving"].removeprefix("file: ").split(", ")
+    allowed = installed_by(ROOT / file for file in files)
+    needed = {
+        other
+        for module in sources()
+        if module.startswith("pipelines.inference.")
+        for other in imports(module)
+        if other.partition(".")[0] not in {*PACKAGES, *sys.stdlib_module_names}
+    }
+    assert needed
+    assert needed <= allowed
 
 
 def test_the_packages_import_neither_benchmarks_nor_tests():

@@ -107,14 +107,6 @@ def test_a_missing_backend_names_its_extra(verb, monkeypatch, capsys):
     )
 
 
-def test_a_missing_pyarrow_names_an_extra_that_has_it(monkeypatch, capsys):
-    module = types.ModuleType("pipelines.verbs.predict")
-    module.main = raises(ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow"))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert cli.main(["predict"]) == 2
-    assert capsys.readouterr().err.endswith('this verb needs: pip install "highway-keras[pipelines]"\n')
-
-
 def test_a_missing_module_of_the_project_keeps_its_trace(verb):
     verb(raises(ModuleNotFoundError("No module named 'pipelines.x'", name="pipelines.x")))
     with pytest.raises(ModuleNotFoundError):
