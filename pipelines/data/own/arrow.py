@@ -52,18 +52,11 @@ def _part(folder: Path, group: str | None) -> Iterator[Item]:
             ) from error
         columns = tables.roles(content.schema.names, file, group)
         image = partial(_cell, content[columns["image"]])
-        yield from tables.rows(content, columns, image, file, classes=_classes(content.schema, columns["label"]))
+        yield from tables.rows(content, columns, image, file)
 
 
 def _cell(column: pa.ChunkedArray, row: int) -> Any:
     return column[row].as_py()
-
-
-def _classes(schema: pa.Schema, label: str) -> list[str] | None:
-    """Returns the names of the classes of a column, if the schema has them; its cells may be lists of classes."""
-    features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    found = features.get(label, {})
-    return found.get("feature", found).get("names")
 
 
 def _json(path: Path) -> Any:

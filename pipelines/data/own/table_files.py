@@ -1,11 +1,13 @@
-"""The files of tables, in CSV, TSV or Parquet: separators, decimal points, white space and missing values."""
+"""The files of tables, in CSV, TSV or Parquet: separators, decimal points, white space, missing values and classes."""
 
 import csv
 import io
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import label_sets
 from pipelines.data.own.columns import NOT_UTF8, is_text
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
@@ -81,17 +84,20 @@ def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] 
     Args:
         path: the file.
         texts: columns of a CSV to be read as text, such as those with the category 007.
-        classes: columns that name classes if they are text; only an empty cell is missing then.
+        classes: columns that name classes if they are text; only an empty cell is missing then. If there is one, which
+            holds the numbers of Hugging Face's class labels, it gets their names.
 
     Raises:
-        UserError: it cannot be read, or two columns have the same name.
+        UserError: it cannot be read, two columns have the same name, or a number stands for no class.
     """
     names = schema(path).names
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
     if path.suffix.lower() == ".parquet":
         with reading(path):
-            return pq.read_table(path)
+            content = pq.read_table(path)
+        # Each of several target columns is a class itself, and holds 0 or 1.
+        return _with_class_names(content, next(iter(classes)), path) if len(classes) == 1 else content
     with reading(path):
         content = _csv(path, names, texts)
         point = "."
@@ -120,6 +126,57 @@ def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) ->
         texts = pc.utf8_trim_whitespace(content.column(place))
         content = content.set_column(place, name, pc.if_else(pc.equal(texts, ""), None, texts))
     return content
+
+
+def class_labels(schema: pa.Schema, column: str) -> Sequence[str]:
+    """Returns the names of the classes whose numbers a column holds, as Hugging Face writes them into the schema.
+
+    Args:
+        schema: schema of a Parquet or Arrow file.
+        column: the column; its cells may be lists.
+
+    Returns:
+        The names; none if the column is no class label.
+    """
+    kind = schema.field(column).type
+    if not pa.types.is_integer(kind.value_type if label_sets.is_list(kind) else kind):
+        return ()
+    info = json.loads((schema.metadata or {}).get(b"huggingface", "{}")).get("info") or {}
+    found = (info.get("features") or {}).get(column) or {}
+    # A list of class labels has them in a field, or in earlier versions in a list.
+    found = found[0] if isinstance(found, list) else found.get("feature", found)
+    return found.get("names") or ()
+
+
+def class_name(value: Any, classes: Sequence[str], where: str) -> Any:
+    """Returns the name of a class, given its number; None if it is missing; or a list of them, given a list.
+
+    Args:
+        value: the number, a list of numbers, or None.
+        classes: names of the classes.
+        where: used in messages.
+
+    Raises:
+        UserError: the number stands for no class.
+    """
+    if isinstance(value, list):
+        return [class_name(one, classes, where) for one in value]
+    # In Hugging Face's data sets, -1 stands for a missing label.
+    if value is None or value == -1:
+        return None
+    if not 0 <= value < len(classes):
+        raise UserError(f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0.")
+    return classes[value]
+
+
+def _with_class_names(content: pa.Table, column: str, path: Path) -> pa.Table:
+    classes = class_labels(content.schema, column) if column in content.column_names else ()
+    if not classes:
+        return content
+    cells = enumerate(content[column].to_pylist(), 1)
+    names = [class_name(cell, classes, f"row {number} of {path}") for number, cell in cells]
+    kind = pa.list_(pa.string()) if label_sets.is_list(content.schema.field(column).type) else pa.string()
+    return content.set_column(content.column_names.index(column), column, pa.array(names, kind))
 
 
 def _separator(head: bytes) -> str:

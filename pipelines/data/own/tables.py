@@ -113,9 +113,7 @@ def rows(
     columns: Mapping[str, str],
     image: Callable[[int], Any],
     table: Path,
-    *,
     first: int = 0,
-    classes: Sequence[str] | None = None,
 ) -> Iterator[Item]:
     """Lists the images of some rows; the label of a row without one is empty.
 
@@ -125,12 +123,12 @@ def rows(
         image: reads the image of a row: a path, bytes, or Hugging Face's pair of both.
         table: the file, to which paths are relative.
         first: number of rows before these.
-        classes: names of the classes, if labels are their numbers.
 
     Raises:
         UserError: a row has no image, an unknown split, or a number without a class.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
+    classes = table_files.class_labels(batch.schema, columns["label"])
     has_paths = columns["image"] in batch.schema.names and is_text(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
@@ -147,19 +145,10 @@ def rows(
         )
 
 
-def _label(value: Any, classes: Sequence[str] | None, where: str) -> str | tuple[str, ...]:
-    if isinstance(value, list):
-        return label_sets.distinct(_class(one, classes, where) for one in value)
-    return name_of(_class(value, classes, where))
-
-
-def _class(value: Any, classes: Sequence[str] | None, where: str) -> Any:
-    if not classes or value is None:
-        return value
-    if not -1 <= value < len(classes):
-        raise UserError(f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0.")
-    # In Hugging Face's data sets, -1 stands for a missing label.
-    return None if value == -1 else classes[value]
+def _label(value: Any, classes: Sequence[str], where: str) -> str | tuple[str, ...]:
+    if classes:
+        value = table_files.class_name(value, classes, where)
+    return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
 
 
 def _metadata(folder: Path) -> Path | None:
@@ -185,7 +174,7 @@ def _parquet(table: Path, group: str | None) -> Iterator[Item]:
         first = 0
         for number in range(groups):
             batch = file.read_row_group(number, wanted)
-            yield from rows(batch, columns, partial(_cell, table, number, columns["image"]), table, first=first)
+            yield from rows(batch, columns, partial(_cell, table, number, columns["image"]), table, first)
             first += batch.num_rows
 
 

@@ -145,6 +145,29 @@ def test_numbers_of_classes_are_those_of_their_own_column(tmp_path):
             find_items(saved(tmp_path, "label", [0, wrong], names))
 
 
+def from_hub(path, column, labels, features):
+    """Writes a Parquet file like those of Hugging Face's hub, with labels as their numbers."""
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    images = [{"bytes": b"", "path": "0.png"}] * len(labels)
+    table = pa.table({"image": images, column: labels}).replace_schema_metadata(metadata)
+    pq.write_table(table, path / "hub.parquet", row_group_size=1)
+    return path / "hub.parquet"
+
+
+def test_a_parquet_file_names_its_classes(tmp_path):
+    names = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "tags": [{"names": ["wild"]}]}
+    assert [item.label for item in find_items(from_hub(tmp_path, "label", [1, 0], names))] == ["dog", "cat"]
+    assert [item.label for item in find_items(from_hub(tmp_path, "tags", [[-1], [0, -1]], names))] == [(), ("wild",)]
+    with pytest.raises(UserError, match=r"row 2 of hub\.parquet has no label\. Complete or remove it"):
+        find_items(from_hub(tmp_path, "label", [0, -1], names))
+    with pytest.raises(UserError, match=r"row 2 of hub\.parquet has the label 2\. Expected the number of one of 2"):
+        find_items(from_hub(tmp_path, "label", [0, 2], names))
+    # Names that are written out, and numbers that are no class labels, stay as they are.
+    assert [item.label for item in find_items(from_hub(tmp_path, "label", ["0", "-1"], names))] == ["0", "-1"]
+    for plain in ({"label": {"dtype": "int64", "_type": "Value"}}, {}, None):
+        assert [item.label for item in find_items(from_hub(tmp_path, "label", [1, -1], plain))] == ["1", "-1"]
+
+
 def a_tar(path, **files):
     with tarfile.open(path, "w") as tar:
         for name, content in files.items():
