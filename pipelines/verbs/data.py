@@ -218,7 +218,7 @@ def _describe_table(data: "TableData", console: Console) -> None:
         say(console, f"values: {ends}, mean {data.truth.mean():.4g}, standard deviation {data.truth.std():.4g}")
     say(console, f"rows: {', '.join(f'{data.counts[split]:,} {split}' for split in splits)}")
     for name, why in data.left_out.items():
-        say(console, f"left out: {name} {why}")
+        say(console, f"left out: {name or 'a column'} {why}")
     for note in data.notes:
         say(console, f"note: {note}")
 

@@ -98,8 +98,19 @@ def is_constant(found: np.ndarray) -> bool:
     return bool(is_missing(found).all() or (found == found[0]).all())
 
 
-def is_index(name: str) -> bool:
-    """Returns whether a column is an index without a name, as pandas writes it to Parquet files."""
+def is_index(name: str, found: np.ndarray) -> bool:
+    """Returns whether a column is an index without a name, by the name that pandas gives to it.
+
+    Its name in a Parquet file is proof. In a CSV, pandas gives the name to any first column without one, which is an
+    index if it has another whole number in each row; the rows may be shuffled, or selected from others.
+
+    Args:
+        name: its name.
+        found: its values.
+    """
+    if re.fullmatch(r"Unnamed: 0(\.\d+)*", name):
+        numbers = found.dtype != object and bool((found == np.floor(found)).all())
+        return numbers and found.min() >= 0 and len(np.unique(found)) == len(found)
     return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 

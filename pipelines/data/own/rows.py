@@ -121,8 +121,8 @@ def read(
     labels, truth, reason = _task(answers, target, task) if sets is None else _sets(answers, target, task)
     kept, left_out, given = _chosen(found, group, known, path)
     if not kept:
-        reasons = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "there is no other column"
-        raise UserError(f"{path} has no column to predict {target} from: {reasons}.")
+        reasons = "; ".join(f"{name or 'a column'} {why}" for name, why in left_out.items())
+        raise UserError(f"{path} has no column to predict {target} from: {reasons or 'there is no other column'}.")
     keys = _keys([*kept.values(), answers], None if groups is None else groups[known])
     if sets is None:
         names = [(labels[one],) for one in truth] if labels else [("",)] * len(truth)
@@ -184,7 +184,7 @@ def _chosen(
             left_out[name] = "names the groups, whose rows stay in one split"
         elif given is None and _names_splits(name, values[known]):
             given, left_out[name] = _splits(name, values, known, path), "names the splits"
-        elif columns.is_index(name):
+        elif columns.is_index(name, values):
             left_out[name] = "is the index of pandas, which gives away the order of the rows"
         elif why := columns.useless(values, known):
             left_out[name] = why

@@ -97,7 +97,7 @@ def with_table(config: Config, table: TableData, console: Console) -> Config:
         UserError: the data cannot be prepared.
     """
     for name, why in table.left_out.items():
-        say(console, f"left out: {name} {why}")
+        say(console, f"left out: {name or 'a column'} {why}")
     for note in table.notes:
         say(console, f"note: {note}")
     return config.model_copy(update={"data": str(prepare_table(table, console))})

@@ -91,7 +91,7 @@ def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] 
         UserError: it cannot be read, two columns have the same name, or a number stands for no class.
     """
     names = schema(path).names
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+    if repeated := [name for name, count in Counter(names).items() if name and count > 1]:
         raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
     if path.suffix.lower() == ".parquet":
         with reading(path):
@@ -105,7 +105,7 @@ def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] 
             found = _csv(path, names, texts, point=",")
             if _numbers(_others(found, texts)) > _numbers(_others(content, texts)):
                 content, point = found, ","
-        for place, name in enumerate(names):
+        for place, name in enumerate(content.column_names):
             if is_text(content.schema.field(place).type):
                 content = content.set_column(place, name, _trimmed(content[name], name in texts, point))
             if name in classes and is_text(content.schema.field(place).type):
@@ -122,7 +122,7 @@ def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) ->
         wanted: columns to read, each with a name of its own; all if there are none.
     """
     content = _csv(path, names, wanted or names, missing=MISSING_CLASS, only=wanted)
-    for place, name in enumerate(wanted or names):
+    for place, name in enumerate(content.column_names):
         texts = pc.utf8_trim_whitespace(content.column(place))
         content = content.set_column(place, name, pc.if_else(pc.equal(texts, ""), None, texts))
     return content
@@ -216,7 +216,10 @@ def _csv(
             include_columns=[raw for raw, name in written.items() if name in only],
         ),
     )
-    return content.rename_columns([written[raw] for raw in content.column_names])
+    found = [written[raw] for raw in content.column_names]
+    # Of columns without a name, such as empty ones that a spreadsheet adds, the first stands for all.
+    kept = [place for place, name in enumerate(found) if name or "" not in found[:place]]
+    return content.rename_columns(found).select(kept)
 
 
 def _others(content: pa.Table, texts: Collection[str]) -> list[pa.DataType]:

@@ -105,6 +105,16 @@ def test_columns_that_do_not_help_are_left_out(written, column, values, why):
     assert found.left_out[column].startswith(why)
 
 
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1"])
+def test_the_index_that_pandas_writes_to_a_csv_is_left_out(written, name):
+    # The second is what it becomes when the file is read and written twice.
+    order = np.random.default_rng(0).permutation(3 * COUNT)[:COUNT].tolist()
+    found = rows.read(written(with_x(**{name: order}, y=["a", "b"] * 30)))
+    assert found.left_out == {name: "is the index of pandas, which gives away the order of the rows"}
+    for values in (numbers(seed=2), [-1, *order[1:]], [order[1], *order[1:]], [None, *order[1:]], ["a", "b"] * 30):
+        assert rows.read(written(with_x(**{name: values}, y=["a", "b"] * 30))).left_out == {}
+
+
 def test_nested_columns_are_left_out(written):
     columns = {"list": [[1, 2]] * COUNT, "bytes": [b"x", b"y"] * 30}
     found = rows.read(written(with_x(**columns, y=["a", "b"] * 30), ".parquet"))

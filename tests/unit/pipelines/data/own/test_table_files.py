@@ -77,6 +77,19 @@ def test_white_space_around_names_and_texts_does_not_count(written):
     assert again.warnings == ()
 
 
+def test_several_columns_may_have_no_name(tmp_path):
+    lines = [f"{number % 7},{number % 11},{'ab'[number % 2]},text," for number in range(COUNT)]
+    (tmp_path / "table.csv").write_text("\n".join(["z,x,y,, ", *lines]) + "\n")
+    found = rows.read(tmp_path / "table.csv")
+    assert [one.name for one in found.columns] == ["z", "x"]
+    assert found.left_out == {"": "has no name"}
+    again = new_rows.read(tmp_path / "table.csv", found.columns, found.target, found.labels)
+    np.testing.assert_array_equal(again.values, found.features)
+    (tmp_path / "table.csv").write_text("y,,\n" + "a,1,\nb,2,\n" * 9)
+    with pytest.raises(UserError, match="no column to predict y from: a column has no name"):
+        rows.read(tmp_path / "table.csv")
+
+
 def test_numbers_may_have_a_decimal_comma_where_it_separates_nothing(written):
     columns = {"size": numbers(), "count": [*range(30)] * 2, "city": ["Rome", "1.5"] * 30, "y": numbers(seed=1)}
     plain = rows.read(written(columns, comma=";"))
