@@ -167,7 +167,7 @@ def _describe(data: "OwnData") -> None:
     from rich.text import Text
 
     from pipelines.data.own.item import Split
-    from pipelines.data.own.survey import notes
+    from pipelines.data.own.survey import notes, refuse
 
     console = Console()
     table = Table(box=None, pad_edge=False)
@@ -187,6 +187,11 @@ def _describe(data: "OwnData") -> None:
     say(console, f"{size}, {'grey' if data.found.is_grey else 'colour'}")
     for note in notes(data.found, data.splits):
         say(console, f"note: {note}")
+    try:
+        refuse(data.found, data.splits, skip_damaged=True)
+    except UserError as error:
+        # What training would say.
+        say(console, f"error: {error}")
     for damage in data.found.damaged:
         say(console, f"damaged: {damage}")
 

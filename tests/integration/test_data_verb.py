@@ -109,6 +109,20 @@ def test_show_describes_own_images_and_what_is_wrong_with_them(capsys, tmp_path)
     assert imread(tmp_path / "shapes-samples.png").shape[0] > 300
 
 
+def test_show_says_what_training_refuses(capsys, tmp_path):
+    shapes.write(tmp_path / "shapes", 4)
+    files = [(f"shapes/{label}/{number:03}.png", label) for label in ("circle", "square") for number in range(4)]
+    lines = [f"{file},{label},{('train', 'test')[place % 2]},{place // 4}" for place, (file, label) in enumerate(files)]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label,split,patient", *lines]) + "\n")
+    given = ["table.csv", "--group", "patient", "--image-size", "24"]
+    assert main(["data", "show", *given]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert main(["train", "demo", "--data", *given]) == 2
+    _, _, refused = " ".join(capsys.readouterr().err.split()).partition("highway train: ")
+    assert refused.startswith("error: --group keeps a group in one split, and the data name two splits for 2: 0, 1.")
+    assert refused in shown
+
+
 def test_show_draws_classes_of_one_image(capsys, tmp_path):
     folder = shapes.write(tmp_path / "few", 1)
     assert main(["data", "show", str(folder), "--image-size", "24"]) == 0
