@@ -66,12 +66,13 @@ def name_of(value: object) -> str:
     return re.sub(r"\s*[\r\n]\s*", " ", text.strip())
 
 
-def split_of(value: object, where: str) -> Split:
+def split_of(value: object, where: str, column: str | None = None) -> Split:
     """Returns the split that a value of the data stands for.
 
     Args:
         value: name of a split, in any case; or None.
         where: used in messages.
+        column: the column of splits that it is in, for messages; None if it is in none.
 
     Raises:
         UserError: the name is unknown, or missing.
@@ -80,7 +81,8 @@ def split_of(value: object, where: str) -> Split:
     found = SPLITS.get(name.lower())
     if found is None:
         problem = f"names the split {name!r}" if name else "has no split"
-        raise UserError(f"{where} {problem}. Expected train, validation or test.")
+        advice = f" Correct it in the column {column}, or rename the column if it names no splits." if column else ""
+        raise UserError(f"{where} {problem}. Expected train, validation or test.{advice}")
     return found
 
 

@@ -183,7 +183,8 @@ def _chosen(
         elif name == group:
             left_out[name] = "names the groups, whose rows stay in one split"
         elif given is None and _names_splits(name, values[known]):
-            given, left_out[name] = _splits(name, values, known, path), "names the splits"
+            given = [split_of(values[row], f"row {row + 1} of {path}", name) for row in np.flatnonzero(known)]
+            left_out[name] = "names the splits"
         elif columns.is_index(name, values):
             left_out[name] = "is the index of pandas, which gives away the order of the rows"
         elif why := columns.useless(values, known):
@@ -254,14 +255,6 @@ def _names_splits(name: str, values: np.ndarray) -> bool:
     if name.lower() not in tables.SPLIT or values.dtype != object:
         return False
     return name.lower() == tables.SPLIT[0] or any(str(value).strip().lower() in SPLITS for value in values)
-
-
-def _splits(name: str, values: np.ndarray, known: np.ndarray, path: Path) -> list[Split]:
-    try:
-        return [split_of(values[row], f"row {row + 1} of {path}") for row in np.flatnonzero(known)]
-    except UserError as error:
-        advice = f"Correct it in the column {name}, or rename the column if it names no splits."
-        raise UserError(f"{error} {advice}") from None
 
 
 def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
+from pipelines.core.url import is_url
 from pipelines.data.own import label_sets, table_files
 from pipelines.data.own.columns import is_text
 from pipelines.data.own.item import Item, name_of, split_of
@@ -46,7 +47,7 @@ def paths(table: Path) -> set[str]:
         UserError: the table cannot be read.
     """
     found = table_files.schema(table)
-    by_name = {field.name.lower(): field for field in found}
+    by_name = {field.name.lower(): field for field in reversed(found)}
     field = next((by_name[name] for name in IMAGE if name in by_name), None)
     if field is None or not is_text(field.type):
         return set()
@@ -87,7 +88,8 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
     Raises:
         UserError: a column is missing, or there twice.
     """
-    by_name = {name.lower(): name for name in names}
+    # Of names that differ in case only, the first counts.
+    by_name = {name.lower(): name for name in reversed(names)}
     found = {}
     for role, candidates in (("image", IMAGE), ("label", LABEL), ("split", SPLIT)):
         name = next((by_name[one] for one in candidates if one in by_name), None)
@@ -140,7 +142,7 @@ def rows(
             name,
             _label(label, classes, where),
             partial(_read, image, number, table.parent, where),
-            split_of(values["split"][number], where) if "split" in values else None,
+            split_of(values["split"][number], where, columns["split"]) if "split" in values else None,
             name_of(values["group"][number]) or None if "group" in values else None,
         )
 
@@ -194,6 +196,8 @@ def _read(image: Callable[[int], Any], row: int, folder: Path, where: str) -> by
     if isinstance(value, Mapping):
         value = value.get("path") if value.get("bytes") is None else value["bytes"]
     if isinstance(value, str):
+        if is_url(value):
+            raise ImageError(f"{value} is a URL. Expected a path: download the image, and write its path there.")
         return (folder / value).read_bytes()
     if not isinstance(value, bytes):
         raise ImageError(f"{where} has neither the path nor the bytes of an image.")

@@ -15,6 +15,7 @@ from pipelines.core.errors import UserError
 from pipelines.data.own import tables
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.survey import pixels
+from serving.errors import ImageError
 from tests import shapes
 from tests.shapes import CLASSES, encoded
 
@@ -250,6 +251,10 @@ def test_images_without_a_group_are_alone(tmp_path):
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
         ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),
         ({"a.csv": b"path,label,split\n0.png,a,\n"}, "row 1 of a.csv has no split. Expected train, validation or test"),
+        (
+            {"a.csv": b"path,label,fold\n0.png,a,3\n"},
+            "names the split '3'. Expected train, validation or test. Correct it in the column fold, or rename",
+        ),
         ({"a.csv": b"path,label,label\n0.png,a,b\n"}, "a.csv has more than one column named 'label'. Rename them"),
         ({"a.csv": b"path,label\n0.png\n"}, "a.csv cannot be read"),
         ({"a.parquet": b"PAR1"}, "a.parquet cannot be read"),
@@ -286,6 +291,19 @@ def test_paths_may_be_large_strings(tmp_path):
     pq.write_table(pa.table({"path": paths, "label": ["a", "b"]}), tmp_path / "a.parquet")
     assert [item.name for item in find_items(tmp_path / "a.parquet")] == ["a.png", "b.png"]
     assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
+
+
+def test_of_columns_that_differ_in_case_only_the_first_counts(tmp_path):
+    (tmp_path / "a.csv").write_text("path,label,Label,PATH\na.png,cat,1,b.png\n")
+    assert [(item.name, item.label) for item in find_items(tmp_path / "a.csv")] == [("a.png", "cat")]
+    assert tables.paths(tmp_path / "a.csv") == {"a.png"}
+
+
+def test_images_of_a_table_are_not_downloaded_from_urls(tmp_path):
+    (tmp_path / "a.csv").write_text("path,label\nhttps://host/a.png,cat\n")
+    (item,) = find_items(tmp_path / "a.csv")
+    with pytest.raises(ImageError, match=r"https://host/a\.png is a URL\. Expected a path: download the image"):
+        item.read()
 
 
 def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
