@@ -58,4 +58,6 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file() and not is_hidden(Path(path.name))
+    # A link whose target is missing, as of content that is kept elsewhere and not fetched, counts as damaged.
+    is_file = path.is_file() or (path.is_symlink() and not path.exists())
+    return path.suffix.lower() in SUFFIXES and is_file and not is_hidden(Path(path.name))

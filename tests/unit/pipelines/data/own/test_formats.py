@@ -14,7 +14,7 @@ import pytest
 from pipelines.core.errors import UserError
 from pipelines.data.own import tables
 from pipelines.data.own.formats import find_items
-from pipelines.data.own.survey import pixels
+from pipelines.data.own.survey import pixels, survey
 from serving.errors import ImageError
 from tests import shapes
 from tests.shapes import CLASSES, encoded
@@ -231,6 +231,16 @@ def test_images_of_other_formats_are_not_passed_over(tmp_path):
     assert len(find_items(a_tar(tmp_path / "a.tar", **members))) == 1
     with pytest.raises(UserError, match=r"img_1\.2\.jpg in .*a\.tar has a dot in its name"):
         find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
+
+
+def test_a_link_to_a_missing_image_is_damaged_and_not_passed_over(tmp_path):
+    shapes.write(tmp_path / "shapes", 1)
+    for name, target in (("gone.png", "nowhere.png"), ("folder.png", tmp_path), ("same.png", "000.png")):
+        (tmp_path / "shapes" / "circle" / name).symlink_to(target)
+    items = find_items(tmp_path / "shapes")
+    names = [item.name for item in items if item.label == "circle"]
+    assert names == ["circle/000.png", "circle/gone.png", "circle/same.png"]
+    assert survey(items).damaged == ["circle/gone.png cannot be read: No such file or directory."]
 
 
 def test_images_without_a_group_are_alone(tmp_path):
