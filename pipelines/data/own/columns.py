@@ -12,13 +12,11 @@ import pyarrow as pa
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own.item import name_of
-from pipelines.data.own.survey import in_order
+from pipelines.data.own.survey import FEWEST, IDENTIFIER, in_order
 from serving.rows import LARGEST
 
 # Maximum number of categories of a column; the most frequent ones are kept.
 CATEGORIES = 100
-# A column of texts is an identifier if its distinct values exceed this share, and are at least this many.
-IDENTIFIER, FEWEST = 0.9, 10
 # Categories in a description.
 SHOWN = 4
 # The rest of a sentence about a column or a file.

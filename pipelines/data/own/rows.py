@@ -12,9 +12,17 @@ import numpy as np
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import TableColumn
 from pipelines.data.own import column_notes, columns, label_sets, table_files, tables
-from pipelines.data.own.columns import CATEGORIES, FEWEST, IDENTIFIER, SurveyedColumn
+from pipelines.data.own.columns import CATEGORIES, SurveyedColumn
 from pipelines.data.own.item import SPLITS, Split, split_of
-from pipelines.data.own.survey import IMBALANCE, assign_keys, held_out, in_order, refuse_divided
+from pipelines.data.own.survey import (
+    FEWEST,
+    IDENTIFIER,
+    IMBALANCE,
+    assign_keys,
+    held_out,
+    in_order,
+    refuse_divided,
+)
 from pipelines.data.roots import TABLES
 
 Task = Literal["auto", "classification", "regression"]

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import column_notes
 from pipelines.data.own.item import Content, Item, Split
 from serving import image_files
 from serving.errors import ImageError, LimitError
@@ -26,6 +27,8 @@ IMBALANCE = 10
 VALIDATION, TEST = 0.1, 0.2
 # Least number of images of a class with which each split gets at least one of them.
 FEW = 3
+# Values are no classes or categories if the different ones exceed this share, and are at least this many.
+IDENTIFIER, FEWEST = 0.9, 10
 
 
 @dataclass(frozen=True)
@@ -259,8 +262,8 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
         skip_damaged: whether damaged images are left out.
 
     Raises:
-        UserError: images are damaged, there are fewer than two classes, a class has no training images, or a group is
-            in two splits.
+        UserError: images are damaged, there are fewer than two classes or nearly as many as images, a class has no
+            training images, or a group is in two splits.
     """
     if found.damaged and not skip_damaged:
         raise UserError(
@@ -271,6 +274,11 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
     if len(found.labels) < 2:
         have = f"all images have the label {found.labels[0]!r}" if found.labels else "no image has a label"
         raise UserError(f"{have}, and a classifier needs two classes or more. Add images of others.")
+    if len(found.labels) >= FEWEST and len(found.labels) > IDENTIFIER * len(found.images):
+        raise UserError(
+            f"{len(found.images):,} images have {len(found.labels):,} different labels, too many for classes. "
+            "Check the labels: nets of images predict classes, not numbers."
+        )
     counts = _counts(found, splits)
     if missing := [label for label in found.labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
@@ -292,6 +300,8 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
     if ranked and ranked[0][1] >= IMBALANCE * ranked[-1][1]:
         (largest, most), (smallest, least) = ranked[0], ranked[-1]
         yield f"{largest} has {most:,} images and {smallest} has {least:,}: a net will prefer common classes."
+    if alike := column_notes.variants(found.labels):
+        yield f"there are classes that differ in case only: {alike}. Write them alike if they mean the same."
     if found.damaged:
         yield f"damaged images, which are left out: {len(found.damaged):,}."
     if not counts["test"]:

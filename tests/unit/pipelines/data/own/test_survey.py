@@ -29,13 +29,14 @@ def test_every_image_is_described(tmp_path):
     (tmp_path / "square" / "gone.png").symlink_to("nothing.png")
     done = []
     found = survey(find_items(tmp_path), done.append)
-    assert sum(done) == 8
+    assert sum(done) == 9
     assert len(found.images) == 7
     assert found.labels == shapes.CLASSES
     assert [image.size for image in found.images if image.is_grey] == [(20, 30)]
     assert len({image.digest for image in found.images}) == 7
-    assert len(found.damaged) == 1
+    assert len(found.damaged) == 2
     assert "cut.png cannot be read" in found.damaged[0]
+    assert "gone.png cannot be read: No such file" in found.damaged[1]
 
 
 def test_classes_that_are_numbers_are_sorted_as_numbers():
@@ -74,6 +75,15 @@ def test_too_few_classes_are_refused():
         refuse(survey(items((), ())), ["train", "train"], skip_damaged=False)
 
 
+def test_labels_that_are_no_classes_are_refused():
+    numbers = [f"{number}.5" for number in range(11)]
+    with pytest.raises(UserError, match=r"11 images have 11 different labels, too many for classes\."):
+        refuse(survey(items(*numbers)), ["train"] * 11, skip_damaged=False)
+    # As few images may be a first try, and classes with a second image are some.
+    refuse(survey(items(*numbers[:9])), ["train"] * 9, skip_damaged=False)
+    refuse(survey(items(*numbers, *numbers[:2])), ["train"] * 13, skip_damaged=False)
+
+
 @pytest.mark.parametrize(
     ("labels", "splits", "same", "expected"),
     [
@@ -86,6 +96,7 @@ def test_too_few_classes_are_refused():
         ((("a", "b"), (), ("b",)), ("train", "train", "test"), False, "images without a class: 1"),
         ((("a", "b"), ("b",)), ("train", "train"), True, r"images with two sets of classes: 1 \(0 = 1\)"),
         (((), ()), ("train", "train"), False, "images without a class: 2"),
+        (("Cat", "dog", "cat"), ("train",) * 3, False, r"differ in case only: Cat, cat\. Write them alike"),
     ],
 )
 def test_what_is_unusual_is_noted(labels, splits, same, expected):
