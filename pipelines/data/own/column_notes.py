@@ -1,4 +1,4 @@
-"""Peculiarities of columns: numbers that are read as text, texts that differ in case only, digits lost in float32."""
+"""Peculiarities of columns: numbers and dates read as text, texts that differ in case only, digits lost in float32."""
 
 import re
 from collections import Counter
@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-# A column holds numbers in another notation if this share of its texts are some.
+# A column holds numbers, or dates, in another notation if this share of its texts are some.
 NUMBERS = 0.9
+# With at most this many different numbers, other texts may be categories next to them: 0, 1, 2, 3+.
+FEW = 20
 # Lost digits matter if a number changes by more than this share of the standard deviation.
 LOST = 1e-3
 # Variants in a note.
@@ -18,12 +20,16 @@ PLAIN_NUMBERS = (
 _THOUSANDS = r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3}(?:\1\d{3})*)(?:[.,]\d+)?"
 _DECIMAL_COMMA = r"[+-]?\d*,\d+"
 _PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_ANY = f"(?:{_THOUSANDS}|{_DECIMAL_COMMA}|{_PLAIN})"
 _NOTATIONS = {
-    "percent signs": re.compile(rf"(?:{_THOUSANDS}|{_DECIMAL_COMMA}|{_PLAIN})\s?%"),
+    "percent signs": re.compile(rf"{_ANY}\s?%"),
     "thousands separators": re.compile(_THOUSANDS),
     "decimal commas": re.compile(_DECIMAL_COMMA),
+    # Last, because the signs are optional.
+    "currency signs": re.compile(rf"(?:[+-]?[$\u20ac\u00a3\u00a5]\s?)?{_ANY}(?:\s?[$\u20ac\u00a3\u00a5])?"),
 }
-_DASHES = "cells without a number"
+_WITHOUT = "cells without a number"
+_DATE = re.compile(r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{2}|\d{4})|\d{4}([./])\d{1,2}\2\d{1,2})(?:[ T]\d{1,2}:\d{2}.*)?")
 
 
 def notation(texts: np.ndarray) -> str:
@@ -34,10 +40,11 @@ def notation(texts: np.ndarray) -> str:
     """
     counts = Counter(text for text in texts.tolist() if text is not None)
     found: dict[str, str] = {}
+    others: list[str] = []
     numbers = dashes = 0
     for text, count in counts.items():
         if re.fullmatch("[-\u2013\u2014]+", text):
-            found.setdefault(_DASHES, text)
+            found.setdefault(_WITHOUT, text)
             dashes += count
             continue
         # 1.234 is a plain number first, though a point may separate thousands where commas are decimal points.
@@ -45,10 +52,25 @@ def notation(texts: np.ndarray) -> str:
         kind = None if plain else next((name for name, form in _NOTATIONS.items() if form.fullmatch(text)), None)
         if kind is not None:
             found.setdefault(kind, text)
+        elif not plain:
+            others.append(text)
         numbers += count * (plain or kind is not None)
     if not numbers or numbers + dashes < NUMBERS * counts.total():
         return ""
+    if others and len(counts) - len(others) > FEW:
+        found.setdefault(_WITHOUT, others[0])
     return ", ".join(f"{kind} ({text})" for kind, text in found.items())
+
+
+def date(texts: np.ndarray) -> str:
+    """Returns the first of the dates in a notation that is read as text, such as 31.12.2026; nothing for other texts.
+
+    Args:
+        texts: values of a column, objects with None for missing ones.
+    """
+    known = [text for text in texts.tolist() if text is not None]
+    found = [text for text in known if _DATE.fullmatch(text)]
+    return found[0] if found and len(found) >= NUMBERS * len(known) else ""
 
 
 def variants(names: Iterable[str | None]) -> str:

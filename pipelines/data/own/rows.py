@@ -24,6 +24,7 @@ from pipelines.data.own.survey import (
     refuse_divided,
 )
 from pipelines.data.roots import TABLES
+from serving.rows import DATE
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -208,7 +209,7 @@ def _number_notes(
     described: Sequence[TableColumn],
     target: tuple[str, np.ndarray] | None,
 ) -> list[str]:
-    """Returns notes about numbers that are read as text, and about digits that float32 loses.
+    """Returns notes about numbers and dates that are read as text, and about digits that float32 loses.
 
     Args:
         found: see `_chosen`.
@@ -216,10 +217,16 @@ def _number_notes(
         described: their descriptions.
         target: name and values of the target of a regression; None for classes.
     """
+    texts = {name: values for name, values in found.items() if not isinstance(values, str) and values.dtype == object}
     notes = [
         f"{name} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS}"
-        for name, values in found.items()
-        if not isinstance(values, str) and values.dtype == object and (seen := column_notes.notation(values))
+        for name, values in texts.items()
+        if (seen := column_notes.notation(values))
+    ]
+    notes += [
+        f"{name} has dates that are read as text: {seen}. Write them as {DATE}."
+        for name, values in texts.items()
+        if (seen := column_notes.date(values))
     ]
     if target and (lost := column_notes.lost_digits(target[1])):
         notes.append(f"{target[0]}: {lost}")

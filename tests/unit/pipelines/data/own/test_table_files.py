@@ -112,6 +112,8 @@ ODD = {
     "thousands separators (1,234.5)": ['"1,234.5"', '"2,345.5"', "12.5"],
     "thousands separators (1'234)": ["1'234", "5'678'901", "7"],
     "percent signs (12%)": ["12%", "7.5 %", "3%"],
+    "currency signs ($12.50)": ["$12.50", "-$3", "7"],
+    "currency signs (12,5 \u20ac)": ['"12,5 \u20ac"', '"1.234.567,5\u20ac"', "7"],
     "cells without a number (-)": ["1.5", "-", "2.5"],
     "decimal commas (20,5)": ['"20,5"', '"3,25"', "4"],
 }
@@ -132,6 +134,31 @@ def test_numbers_that_are_read_as_text_are_named(written, seen):
         assert seen in str(error.value)
         assert str(error.value).endswith("If they are names of classes, add --task classification.")
     assert len(rows.read(path, task="classification").labels) > 1
+
+
+def test_texts_among_many_numbers_are_named(written):
+    values = [*numbers(57), "unknown", "Total", None]
+    found = rows.read(written(with_x(z=values, y=numbers(seed=1))))
+    assert any(
+        note.startswith("z has numbers that are read as text: cells without a number (unk") for note in found.notes
+    )
+    with pytest.raises(
+        UserError, match=r"the target y has numbers that are read as text: cells without a number \(unkno"
+    ):
+        rows.read(written(with_x(y=values)))
+    # A few different numbers may be categories, as may the other texts.
+    values = [*range(20), *range(20), *range(19), "20+"]
+    found = rows.read(written(with_x(z=values, y=values), ".csv"), task="classification")
+    assert not any("numbers" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("form", ["{0}.{1}.2026", "{1}/{0}/26 10:15", "2026/{1}/{0}"])
+def test_dates_that_are_read_as_text_are_named(written, form):
+    days = [form.format(1 + number % 28, 1 + number % 12) for number in range(COUNT)]
+    found = rows.read(written(with_x(day=days, y=numbers(seed=1))))
+    assert f"day has dates that are read as text: {days[0]}. Write them as 2026-11-26." in found.notes
+    for texts in (["1.1.1"] * 30 + ["2.1.1"] * 30, ["10.1.26", "a", "b"] * 20):
+        assert rows.read(written(with_x(version=texts, y=numbers(seed=1)))).notes == ()
 
 
 def test_other_texts_are_no_numbers(written):
