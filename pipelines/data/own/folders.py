@@ -21,7 +21,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         group: must be None, because a folder has no columns.
 
     Raises:
-        UserError: images are not in a subfolder for their class, or a group is asked for.
+        UserError: images are not in a subfolder for their class, splits are inside of classes, or a group is asked for.
     """
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} is a folder. Received: group={group}.")
@@ -48,6 +48,12 @@ def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
             "paths and a column of labels."
         )
     for label in _folders(folder):
+        inside = [one.name for one in _folders(label) if one.name.lower() in SPLITS]
+        if split is None and len({SPLITS[name.lower()] for name in inside}) > 1:
+            raise UserError(
+                f"{label} has folders for splits ({', '.join(inside)}). Expected them above the classes: "
+                f"{root}/{inside[0]}/{label.name}."
+            )
         for file in filter(_is_image, sorted(label.rglob("*"))):
             if not is_hidden(file.relative_to(label)):
                 yield Item(printable(str(file.relative_to(root))), name_of(label.name), file.read_bytes, split)

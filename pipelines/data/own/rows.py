@@ -370,6 +370,8 @@ def _notes(
     for name, values in kept.items():
         if columns.is_constant(values[train]):
             yield f"{name} is the same in every training row, so predictions ignore it."
+        if name.lower() == tables.SPLIT[0] and values.dtype != object:
+            yield f"{name} holds numbers, so it is an input: splits are named train, validation and test."
         count = len({*values.tolist()} - {None})
         if values.dtype == object and count > CATEGORIES:
             yield f"{name} has {count:,} categories: the {CATEGORIES} most frequent are used, others count as missing."

@@ -257,6 +257,10 @@ def test_images_without_a_group_are_alone(tmp_path):
         ({"a/readme.txt": b""}, "there are no images"),
         ({"0.png": b"", "a/1.png": b""}, "is in no folder for its class"),
         ({"train/a/0.png": b"", "other/a/1.png": b""}, "another folder, other"),
+        (
+            {"a/Train/0.png": b"", "a/test/1.png": b""},
+            r"a has folders for splits \(Train, test\). Expected .*/Train/a\.",
+        ),
         ({"a.csv": b"file,kind\n0.png,a\n"}, "no column for the label.*It has: file, kind"),
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
         ({"a.csv": b"path,label,split\n0.png,a,holdout\n"}, "'holdout'. Expected train, validation or test"),

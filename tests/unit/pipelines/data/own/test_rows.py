@@ -161,6 +161,8 @@ def test_a_mistake_in_a_split_is_refused(written, column, cells, problem):
     unknown = with_x(split=["train", "test"] * 29 + [None, None], y=[*numbers(58), None, None])
     assert rows.read(written(unknown)).splits == ["train", "test"] * 29
     assert rows.read(written(with_x(set=["a", "b"] * 30, y=numbers()))).columns[1].categories == ("a", "b")
+    found = rows.read(written(with_x(Split=[0, 1] * 30, y=numbers())))
+    assert found.notes == ("Split holds numbers, so it is an input: splits are named train, validation and test.",)
 
 
 def test_columns_that_are_constant_in_the_training_rows_alone_are_named(written):

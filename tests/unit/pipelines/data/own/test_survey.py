@@ -75,6 +75,12 @@ def test_too_few_classes_are_refused():
         refuse(survey(items((), ())), ["train", "train"], skip_damaged=False)
 
 
+def test_a_folder_around_the_classes_is_named(tmp_path):
+    shapes.write(tmp_path / "unpacked" / "shapes", 1)
+    with pytest.raises(UserError, match=r"label 'shapes', .*\. Name the folder whose folders are the classes\."):
+        refuse(survey(find_items(tmp_path / "unpacked")), ["train"] * 3, skip_damaged=False)
+
+
 def test_labels_that_are_no_classes_are_refused():
     numbers = [f"{number}.5" for number in range(11)]
     with pytest.raises(UserError, match=r"11 images have 11 different labels, too many for classes\."):
