@@ -127,7 +127,7 @@ def _prepare(given: Arguments) -> None:
 
 def _show(given: Arguments) -> None:
     config = _any(given)
-    path = given.to or Path(f"{Path(config.data).name.replace(':', '-')}-samples.png")
+    path = given.to or Path(f"{Path(config.data).absolute().name.replace(':', '-')}-samples.png")
     check_figure(path, "--to")
     console = Console()
     load_frameworks(console=console)

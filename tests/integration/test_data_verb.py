@@ -129,6 +129,12 @@ def test_show_draws_classes_of_one_image(capsys, tmp_path):
     assert imread(tmp_path / "few-samples.png").shape[0] > 50
 
 
+def test_show_names_the_figure_after_the_current_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(shapes.write(tmp_path / "few", 1))
+    assert main(["data", "show", ".", "--image-size", "24"]) == 0
+    assert (tmp_path / "few" / "few-samples.png").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
