@@ -274,7 +274,8 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
     if len(found.labels) < 2:
         have = f"all images have the label {found.labels[0]!r}" if found.labels else "no image has a label"
         # Such as the one folder that an archive was unpacked to.
-        inner = {parts[1] for image in found.images if len(parts := image.item.name.split("/")) > 2}
+        paths = [image.item.name.split("/") for image in found.images]
+        inner = {parts[1] for parts in paths if len(parts) > 2 and parts[0] in found.labels}
         advice = "Add images of others." if len(inner) < 2 else "Name the folder whose folders are the classes."
         raise UserError(f"{have}, and a classifier needs two classes or more. {advice}")
     if len(found.labels) >= FEWEST and len(found.labels) > IDENTIFIER * len(found.images):

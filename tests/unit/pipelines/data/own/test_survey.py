@@ -79,6 +79,11 @@ def test_a_folder_around_the_classes_is_named(tmp_path):
     shapes.write(tmp_path / "unpacked" / "shapes", 1)
     with pytest.raises(UserError, match=r"label 'shapes', .*\. Name the folder whose folders are the classes\."):
         refuse(survey(find_items(tmp_path / "unpacked")), ["train"] * 3, skip_damaged=False)
+    # Labels of a table have nothing to do with its folders.
+    lines = [f"unpacked/shapes/{label}/000.png,same" for label in shapes.CLASSES]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    with pytest.raises(UserError, match=r"label 'same', .*\. Add images of others\."):
+        refuse(survey(find_items(tmp_path / "table.csv")), ["train"] * 3, skip_damaged=False)
 
 
 def test_labels_that_are_no_classes_are_refused():
