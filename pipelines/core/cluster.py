@@ -65,6 +65,9 @@ def connect(address: str) -> Any:
                 f"the cluster at {head} asks for a token, and {found} this machine. Copy that of the head to "
                 "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
             )
+        if (mode := os.environ.get(MODE)) != TOKEN:
+            # Ray would send none, and repeat its question for 20 s.
+            raise UserError(f"the cluster at {head} asks for a token. Set {MODE} to {TOKEN}. Received: {mode}.")
     elif not _is_loopback(head):
         raise UserError(
             f"the cluster at {head} asks for no token: anyone who can reach it can run any program on its nodes. "
@@ -182,9 +185,17 @@ def _accepts(head: str, token: str | None) -> bool:
 def _token() -> str | None:
     """Returns the token that Ray finds on this machine, in the places that its guide names."""
     if given := os.environ.get("RAY_AUTH_TOKEN"):
-        return given.strip()
+        return _printable(given, "RAY_AUTH_TOKEN")
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    return _printable(path.read_text(encoding="utf-8", errors="replace"), path) if path.is_file() else None
+
+
+def _printable(text: str, place: object) -> str:
+    """Returns a token without the white space around it, if a request can carry it."""
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise UserError(f"{place} must hold a token, one line of letters and digits. Copy that of the head there.")
+    return token
 
 
 def _is_loopback(head: str) -> bool:

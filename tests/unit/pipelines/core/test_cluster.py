@@ -118,6 +118,24 @@ def test_a_driver_without_the_token_is_refused(ray, monkeypatch, token, message)
     assert ray.addresses == []
 
 
+def test_a_token_that_no_request_can_carry_is_refused_with_its_place(ray, tmp_path):
+    place = tmp_path / ".ray" / "auth_token"
+    place.parent.mkdir()
+    for content in (b"two\nlines\n", b"caf\xe9\n", "caf\u00e9\n".encode()):
+        place.write_bytes(content)
+        with head("secret") as address, pytest.raises(UserError, match=f"{place} must hold a token, one line"):
+            cluster.connect(address)
+    assert ray.addresses == []
+
+
+def test_a_mode_in_which_ray_sends_no_token_is_refused(ray, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with head("secret") as address, pytest.raises(UserError, match=r"Set RAY_AUTH_MODE to token\. Received: disabled"):
+        cluster.connect(address)
+    assert ray.addresses == []
+
+
 def test_an_address_where_nothing_listens_is_refused(ray):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
