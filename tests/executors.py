@@ -1,7 +1,8 @@
-"""Executors without processes: one runs tasks in this process, one at a time and in any order; one loses them."""
+"""Executors without processes: one runs tasks in this process, in any order; others name a node, or lose the tasks."""
 
 import pickle
 import random
+from dataclasses import replace
 
 from pipelines.core.errors import UserError
 from pipelines.core.executor import attempt
@@ -45,6 +46,15 @@ class Shuffled:
             self._left -= 1
         key, content = self._waiting.pop(self._chance.randrange(len(self._waiting)))
         return [attempt(key, *pickle.loads(content))]
+
+
+class OnNode(Shuffled):
+    """Says of every task that a node of this name performed it."""
+
+    name = "node3"
+
+    def finished(self, timeout):
+        return [replace(outcome, node=self.name) for outcome in super().finished(timeout)]
 
 
 class Deserted(Shuffled):

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
         os.chdir(setting["folder"])
     with pinned(setting["cores"]):
         try:
-            return attempt(key, *pickle.loads(content))
+            return replace(attempt(key, *pickle.loads(content)), node=socket.gethostname())
         except UserError as error:
             return f"{error} This was on the node {socket.gethostname()}."
         except StoppedError as stopped:

@@ -32,12 +32,21 @@ class Outcome:
         result: what its function returned; None if it failed.
         error: why it failed: the message of a `UserError`, the stack trace of another exception, or a sentence about
             the processes that it lost. None if it did not fail.
+        lost: whether it failed because it lost its processes.
+        node: host name of the node of a cluster that performed it.
     """
 
     key: str
     result: Any = None
     error: str | None = None
     lost: bool = False
+    node: str | None = None
+
+    def failure(self) -> str | None:
+        """Returns the error with the name of the node, whose data, disk or credentials may be the reason."""
+        if self.error is None or self.node is None or f" on {self.node}" in self.error:
+            return self.error
+        return f"{self.error.rstrip()} This was on the node {self.node}."
 
 
 class Executor(Protocol):

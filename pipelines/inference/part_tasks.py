@@ -164,8 +164,8 @@ def write_parts(
                 running += 1
         for outcome in executor.finished(POLL):
             running -= 1
-            if outcome.error:
-                raise UserError(outcome.error)
+            if failure := outcome.failure():
+                raise UserError(failure)
             part: WrittenPart = outcome.result
             parts.commit(part.name, part.first)
             progress.add(part.rows, part.unreadable)

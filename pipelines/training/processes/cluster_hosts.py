@@ -198,7 +198,7 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float) -
             if outcome.error is None:
                 found[asked[outcome.key]] = outcome.result
             elif not outcome.lost:
-                raise UserError(outcome.error)
+                raise UserError(outcome.failure())
     executor.cancel()
     if len(found) < least:
         # All of the cores are needed, so that a node on which another task has one does not answer either.
@@ -243,7 +243,7 @@ def _train(
             if outcome.key == LEADER:
                 trained = outcome.result == TRAINED
             if outcome.error and not outcome.lost:
-                raise UserError(outcome.error)
+                raise UserError(outcome.failure())
             if outcome.result not in (None, TRAINED, LOST):
                 lost = outcome.result
                 say(console, lost)

@@ -123,8 +123,8 @@ def _submitted(members: Sequence[Member], remote: Remote) -> Iterator[Processes]
                 url = str(place) if isinstance(place, Url) else None
                 executor.submit(member.name, member.task.model_copy(update={"url": url}), remote.perform)
             for outcome in executor.finished(0.0):
-                if outcome.error:
-                    raise UserError(f"{outcome.key}: {outcome.error}")
+                if failure := outcome.failure():
+                    raise UserError(f"{outcome.key}: {failure}")
                 refresh(running.pop(outcome.key).task.folder)
                 ended.add(outcome.key)
             return ended

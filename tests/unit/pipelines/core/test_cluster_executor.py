@@ -188,6 +188,17 @@ def test_a_user_error_is_not_tried_again(opened):
         assert (outcome.error, outcome.result) == ("so", None)
 
 
+def test_a_failure_names_its_node_once(opened, monkeypatch):
+    monkeypatch.setattr(cluster_worker.socket, "gethostname", lambda: "node3")
+    _, executor = opened()
+    with executor:
+        for key, text in enumerate(("the data are missing.", "/photos is missing on node3.")):
+            executor.submit(str(key), text, broken)
+        first, second = sorted(executor.finished(1.0), key=lambda outcome: outcome.key)
+    assert first.failure() == "the data are missing. This was on the node node3."
+    assert second.failure() == "/photos is missing on node3."
+
+
 @pytest.mark.parametrize("losses", [2, 3])
 def test_a_task_that_loses_its_process_is_tried_again_twice(opened, losses):
     ray, executor = opened(losses=losses)

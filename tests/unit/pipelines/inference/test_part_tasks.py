@@ -19,7 +19,7 @@ from pipelines.inference.job import PredictionJob, run
 from pipelines.inference.part_tasks import grouped
 from serving.errors import ImageError
 from tests import table_model, tiny_model
-from tests.executors import Shuffled
+from tests.executors import OnNode, Shuffled
 
 QUIET = Console(file=io.StringIO())
 
@@ -240,6 +240,15 @@ def test_a_machine_without_the_images_writes_no_error_rows(job, folder):
 
     with pytest.raises(UserError, match=r"\.png is missing on .* All machines must have the images"):
         run(job(), QUIET, Elsewhere())
+
+
+def test_an_error_of_a_node_names_it(job, monkeypatch):
+    def refuse(*_):
+        raise UserError("s3://bucket cannot be used with the credentials of this machine.")
+
+    monkeypatch.setattr(part_tasks, "written", refuse)
+    with pytest.raises(UserError, match=r"credentials of this machine\. This was on the node node3\."):
+        run(job(), QUIET, OnNode())
 
 
 def test_a_bug_shows_where_it_is(job, monkeypatch):

@@ -265,8 +265,8 @@ def test_a_run_is_given_up_with_the_last_reason(train, monkeypatch):
 
 
 def test_an_error_of_a_process_is_that_of_the_command(train):
-    with pytest.raises(UserError, match="the data is missing"):
-        train([[{"error": "the data is missing"}, OTHER_LOST]])
+    with pytest.raises(UserError, match=r"the data is missing\. This was on the node node3\."):
+        train([[{"error": "the data is missing.", "node": "node3"}, OTHER_LOST]])
 
 
 def test_a_signal_says_how_to_resume(train, tmp_path):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipelines.core.errors import UserError
 from pipelines.training.processes import pool
-from tests.executors import Deserted, Shuffled
+from tests.executors import Deserted, OnNode, Shuffled
 
 STEPS = 1000
 """Steps of a run, one per second."""
@@ -177,6 +177,13 @@ def test_a_run_that_an_executor_cannot_train_ends_all(tmp_path):
     members = [SimpleNamespace(name=name, task=Run(folder=tmp_path / name)) for name in "ab"]
     remote = pool.Remote(Shuffled(), refuse)
     with pytest.raises(UserError, match=r"[ab]: it cannot be trained"):
+        pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
+
+
+def test_an_error_of_a_run_names_its_node(tmp_path):
+    members = [SimpleNamespace(name="a", task=Run(folder=tmp_path / "a"))]
+    remote = pool.Remote(OnNode(), refuse)
+    with pytest.raises(UserError, match=r"^a: it cannot be trained.* This was on the node node3\.$"):
         pool.train_all(members, workers=1, console=Console(quiet=True), label="", result=lambda _: "", remote=remote)
 
 
