@@ -9,6 +9,7 @@ only a training step is divided.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from operator import is_
 from typing import Any
 
 import keras
@@ -110,16 +111,27 @@ class DataParallelModel(keras.Model):
         """Sets `train_function`, which takes the state and an iterator over batches; called by Keras."""
         if self.train_function is not None and not force:
             return
+        import jax
+
         replicas = Replicas(self.devices)
         program = self.program(replicas)
+        # The state after the last call, as it was returned and on all devices.
+        returned: list[Any] = []
+        kept: Any = None
 
         def train_function(state: Any, iterator: Iterator[Any]) -> tuple[Any, Any]:
+            nonlocal returned, kept
             batches = list(islice(iterator, self.steps_per_execution))
             if not batches:
                 raise StopIteration
-            # At the start of an epoch, the state is on one device; replicating it avoids a second compilation.
-            logs, state = program(replicas.copied(state), batches)
-            return replicas.own(logs), replicas.own(state)
+            leaves = jax.tree.leaves(state)
+            # Copying hundreds of arrays takes as long as some training steps. It is needed at the start of an epoch,
+            # when the state is on one device (a program for that would be compiled too), and after changes.
+            unchanged = len(leaves) == len(returned) and all(map(is_, leaves, returned))
+            logs, kept = program(kept if unchanged else replicas.copied(state), batches)
+            state = replicas.own(kept)
+            returned = jax.tree.leaves(state)
+            return replicas.own(logs), state
 
         self.train_function = train_function
 
