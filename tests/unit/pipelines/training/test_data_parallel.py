@@ -102,6 +102,28 @@ def test_arrays_are_divided_and_copied():
     assert replicas.own(copied) is copied
 
 
+class Zeroing(keras.callbacks.Callback):
+    """Sets the first weights to zero after the first step of each epoch."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            self.model.jax_state_sync()
+            self.model.trainable_variables[0].assign(np.zeros((36, 2)))
+
+
+@pytest.mark.parametrize(("callbacks", "copies"), [([], 2), ([Zeroing()], 4)])
+def test_the_state_is_copied_to_the_devices_only_after_changes(monkeypatch, callbacks, copies):
+    calls = []
+    copied = Replicas.copied
+    monkeypatch.setattr(Replicas, "copied", lambda self, tree: calls.append(tree) or copied(self, tree))
+    inputs = keras.Input((36,))
+    model = DataParallelModel(inputs, keras.layers.Dense(2)(inputs), devices=2)
+    model.compile(keras.optimizers.SGD(0.0), "mean_squared_error")
+    model.fit(np.ones((64, 36)), np.ones((64, 2)), batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
+    assert len(calls) == copies
+    assert bool(np.any(model.trainable_variables[0].numpy())) is not bool(callbacks)
+
+
 def test_nets_with_other_state_are_not_divided():
     inputs = keras.Input((36,))
     dense = keras.layers.Dense(4)
