@@ -1,5 +1,8 @@
 """Output on a console: lines and numbers in them, a console for tables, and the time left of a progress bar."""
 
+import shlex
+from pathlib import Path
+
 from rich.console import Console
 from rich.progress import ProgressColumn, Task, TaskID
 from rich.text import Text
@@ -44,6 +47,20 @@ def shown_loss(loss: float, *, regression: bool, digits: int = 4) -> str:
         digits: number of decimal places; of a regression, of significant digits.
     """
     return f"{loss:.{digits}{'g' if regression else 'f'}}"
+
+
+def next_command(verb: str, path: object, data_dir: Path | None = None) -> str:
+    """Returns a command of this program, for messages; names with spaces are quoted.
+
+    Args:
+        verb: the verb.
+        path: what it takes: a path or a URL.
+        data_dir: folder of prepared data, if it was given.
+
+    Example:
+        next_command("evaluate", Path("runs/demo"))  # "highway evaluate runs/demo"
+    """
+    return shlex.join(["highway", verb, str(path), *(["--data-dir", str(data_dir)] if data_dir else [])])
 
 
 def table_console() -> Console:

@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.core.console import say
+from pipelines.core.console import next_command, say
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights, open_run
@@ -65,7 +65,7 @@ def _evaluate(given: Arguments, run: Path, console: Console) -> None:
     written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
     if given.data is None:
         written.append(run / "report.md")
-    then = "" if given.data else f"\nnext: highway export {run}"
+    then = "" if given.data else f"\nnext: {next_command('export', run, given.data_dir)}"
     say(console, f"written: {', '.join(map(str, written))}{then}")
 
 

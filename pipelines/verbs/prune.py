@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.analysis.prune import EXAMPLES, prune
-from pipelines.core.console import say
+from pipelines.core.console import next_command, say
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Pruned, Run, Weights
@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> None:
     chosen_on = f"{new.record.pruned.examples:,} examples of the {new.record.pruned.split} split"
     say(console, f"chosen and measured on {chosen_on}:")
     console.print(_table(new, new.record.pruned))
-    say(console, f"run directory {to}, report {to / 'report.md'}\nnext: highway evaluate {to}; highway export {to}")
+    then = "; ".join(next_command(verb, to, given.data_dir) for verb in ("evaluate", "export"))
+    say(console, f"run directory {to}, report {to / 'report.md'}\nnext: {then}")
 
 
 def folder(run: Location) -> Location:

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines import recipes
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import counted, say, shown_loss
+from pipelines.core.console import counted, next_command, say, shown_loss
 from pipelines.core.errors import UserError
 from pipelines.core.files import check_figure, check_writable
 from pipelines.core.frozen import Count, Frozen, NonNegative, read
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> None:
         elif hosts:
             train_together(task, hosts, console)
         if hosts is None or hosts.leads:
-            say(console, _summary(read(place / "run.json", Record), place))
+            say(console, _summary(read(place / "run.json", Record), place, given.data_dir))
         return
     options: TrainOptions = {
         "data_dir": given.data_dir,
@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> None:
     }
     with synced(place, owned=True) as path:
         run = resume(path, **options) if given.config is None else train(given.config, path, **options)
-    say(console, _summary(run.record, place))
+    say(console, _summary(run.record, place, given.data_dir))
 
 
 def _check(place: Location, again: tuple[str, ...], *, new: bool) -> None:
@@ -286,7 +286,7 @@ def folder(given: TrainArguments) -> Location:
     return given.run or Path("runs") / (given.config.recipe if given.config else "")
 
 
-def _summary(record: Record, run: Location) -> str:
+def _summary(record: Record, run: Location, data_dir: Path | None) -> str:
     metrics = record.metrics
 
     def loss(name: str) -> str:
@@ -310,5 +310,5 @@ def _summary(record: Record, run: Location) -> str:
     return (
         f"trained {counted(record.step, 'step')} in {record.seconds:.0f} s: {', '.join(parts)}\n"
         f"run directory {run}, report {run / 'report.md'}\n"
-        f"next: highway evaluate {run}; highway export {run}"
+        f"next: {next_command('evaluate', run, data_dir)}; {next_command('export', run, data_dir)}"
     )

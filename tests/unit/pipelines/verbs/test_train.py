@@ -95,5 +95,7 @@ def test_the_folder_of_the_figure_is_checked_before_the_sweep(monkeypatch, tmp_p
 )
 def test_a_finished_run_shows_the_scores_of_its_task(metrics, shown):
     record = RECORD.model_copy(update={"step": 40, "seconds": 2.0, "metrics": {**metrics, "best_epoch": 3.0}})
-    first, *_ = train._summary(record, Path("runs/toy")).splitlines()
+    first, _, last = train._summary(record, Path("runs/toy"), Path("my data")).splitlines()
     assert first == f"trained 40 steps in 2 s: {shown}"
+    options = "runs/toy --data-dir 'my data'"
+    assert last == f"next: highway evaluate {options}; highway export {options}"
