@@ -65,7 +65,7 @@ def connect(address: str) -> Any:
                 f"the cluster at {head} asks for a token, and {found} this machine. Copy that of the head to "
                 "~/.ray/auth_token, or set RAY_AUTH_TOKEN_PATH to its file."
             )
-        if (mode := os.environ.get(MODE)) != TOKEN:
+        if (mode := os.environ.get(MODE, "")).lower() != TOKEN:
             # Ray would send none, and repeat its question for 20 s.
             raise UserError(f"the cluster at {head} asks for a token. Set {MODE} to {TOKEN}. Received: {mode}.")
     elif not _is_loopback(head):
@@ -187,7 +187,12 @@ def _token() -> str | None:
     if given := os.environ.get("RAY_AUTH_TOKEN"):
         return _printable(given, "RAY_AUTH_TOKEN")
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    return _printable(path.read_text(encoding="utf-8", errors="replace"), path) if path.is_file() else None
+    try:
+        return _printable(path.read_text(encoding="utf-8", errors="replace"), path)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"{path} with the cluster's token cannot be read ({error.strerror}).") from error
 
 
 def _printable(text: str, place: object) -> str:

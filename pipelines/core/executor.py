@@ -4,6 +4,7 @@ The trials of a search, the runs of a study and the parts of a bulk prediction a
 independent of each other, and able to start again.
 """
 
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,9 +45,13 @@ class Outcome:
 
     def failure(self) -> str | None:
         """Returns the error with the name of the node, whose data, disk or credentials may be the reason."""
-        if self.error is None or self.node is None or f" on {self.node}" in self.error:
+        if self.error is None or self.node is None:
             return self.error
-        return f"{self.error.rstrip()} This was on the node {self.node}."
+        if re.search(rf" on (the node )?{re.escape(self.node)}\b", self.error):
+            return self.error
+        # A stack trace ends with the line of its exception.
+        space = "\n" if "\n" in self.error else " "
+        return f"{self.error.rstrip()}{space}This was on the node {self.node}."
 
 
 class Executor(Protocol):

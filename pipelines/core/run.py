@@ -189,7 +189,7 @@ class Record(Frozen):
     starts: tuple[Start, ...] = Field((), exclude_if=lambda starts: not starts)
     """Every start since devices or processes were asked for; left out of the file for other runs."""
     trained: bool = Field(False, exclude_if=lambda trained: not trained)
-    """True if several processes have done all steps, so that one can finish the run; left out of the file otherwise."""
+    """True while one process finishes a run that several have trained; left out of the file otherwise."""
     data: DataRecord
     """The data."""
     parameters: int

@@ -126,7 +126,7 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class StopEarly(keras.callbacks.Callback):
-    """Ends training after an epoch if the validation score has not improved for some epochs; comes after `SaveRun`.
+    """Ends training after an epoch if `is_over`; comes after `SaveRun`.
 
     Args:
         run: the run directory.

@@ -128,7 +128,11 @@ class DataParallelModel(keras.Model):
             # Copying hundreds of arrays takes as long as some training steps. It is needed at the start of an epoch,
             # when the state is on one device (a program for that would be compiled too), and after changes.
             unchanged = len(leaves) == len(returned) and all(map(is_, leaves, returned))
-            logs, kept = program(kept if unchanged else replicas.copied(state), batches)
+            if not unchanged:
+                # The memory of the earlier copies is free before there are new ones.
+                kept = None
+                kept = replicas.copied(state)
+            logs, kept = program(kept, batches)
             state = replicas.own(kept)
             returned = jax.tree.leaves(state)
             return replicas.own(logs), state

@@ -128,7 +128,7 @@ def finish(training: Training) -> None:
     (run.path / CHECKPOINTS / PREVIOUS).unlink(missing_ok=True)
     # Repeated for a run that was killed between its last checkpoint and this line: it has no epoch left to record.
     record(run, training.state.progress)
-    run.update(state="finished")
+    run.update(state="finished", trained=False)
 
 
 def _fit(training: Training) -> None:

@@ -158,6 +158,8 @@ def test_two_processes_train_one_run(trained):
         {"step": 0, "devices": 2, "processes": 2}
     ]
     assert "starts" not in json.loads((alone / "run.json").read_bytes())
+    # Earlier versions refuse fields that they do not know.
+    assert "trained" not in json.loads((pair / "run.json").read_bytes())
 
 
 def stamp(run):

@@ -1,5 +1,6 @@
 """The connection to a cluster, without Ray: a gRPC server stands in for the head."""
 
+import errno
 import socket
 import sys
 import threading
@@ -126,6 +127,16 @@ def test_a_token_that_no_request_can_carry_is_refused_with_its_place(ray, tmp_pa
         with head("secret") as address, pytest.raises(UserError, match=f"{place} must hold a token, one line"):
             cluster.connect(address)
     assert ray.addresses == []
+
+
+def test_a_token_that_cannot_be_read_is_named(ray, monkeypatch, tmp_path):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(cluster.Path, "read_text", denied)
+    place = tmp_path / ".ray" / "auth_token"
+    with head("secret") as address, pytest.raises(UserError, match=f"{place} .* cannot be read .Permission denied"):
+        cluster.connect(address)
 
 
 def test_a_mode_in_which_ray_sends_no_token_is_refused(ray, monkeypatch):

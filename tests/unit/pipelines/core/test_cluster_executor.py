@@ -192,11 +192,16 @@ def test_a_failure_names_its_node_once(opened, monkeypatch):
     monkeypatch.setattr(cluster_worker.socket, "gethostname", lambda: "node3")
     _, executor = opened()
     with executor:
-        for key, text in enumerate(("the data are missing.", "/photos is missing on node3.")):
+        texts = "the data are missing.", "/photos is missing on node3.", "it is not on node30.", "1\nValueError: x\n"
+        for key, text in enumerate(texts):
             executor.submit(str(key), text, broken)
-        first, second = sorted(executor.finished(1.0), key=lambda outcome: outcome.key)
-    assert first.failure() == "the data are missing. This was on the node node3."
-    assert second.failure() == "/photos is missing on node3."
+        outcomes = sorted(executor.finished(1.0), key=lambda outcome: outcome.key)
+    assert [outcome.failure() for outcome in outcomes] == [
+        "the data are missing. This was on the node node3.",
+        "/photos is missing on node3.",
+        "it is not on node30. This was on the node node3.",
+        "1\nValueError: x\nThis was on the node node3.",
+    ]
 
 
 @pytest.mark.parametrize("losses", [2, 3])
