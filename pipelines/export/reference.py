@@ -2,7 +2,8 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,6 +65,17 @@ class Reference:
         return [_file(image, kind) for image in self.images[:FILES]]
 
 
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Turns off TensorFloat-32, in which recent GPUs compute float32 products to three digits."""
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(enabled)
+
+
 def keras_probabilities(
     model: keras.Model, fitted: preprocess.Fitted, images: np.ndarray, *, multi_label: bool = False
 ) -> np.ndarray:
@@ -78,6 +90,7 @@ def keras_values(model: keras.Model, fitted: preprocess.Fitted, rows: np.ndarray
     return preprocess.in_units(fitted, keras.ops.convert_to_numpy(keras.ops.cast(outputs, "float32")))
 
 
+@full_float32()
 def compute(
     model: keras.Model,
     fitted: preprocess.Fitted,

@@ -1,7 +1,6 @@
 """The SavedModel of a version, with TF Serving's warm-up requests."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +39,13 @@ def load(folder: Path) -> OpenedForm:
     """Opens the signatures of a SavedModel."""
     import tensorflow as tf
 
+    from pipelines.export.reference import full_float32
+
     loaded = tf.saved_model.load(folder)
     (name,) = loaded.signatures[SIGNATURE].structured_input_signature[1]
 
     def predict(signature: str, name: str, values: np.ndarray) -> Outputs:
-        with _full_float32():
+        with full_float32():
             # Goes through `loaded`, which owns the variables: a signature alone does not keep them alive.
             outputs = loaded.signatures[signature](**{name: tf.constant(values)})
         return {key: value.numpy() for key, value in outputs.items()}
@@ -80,16 +81,3 @@ def _write_warmup(folder: Path, source: TracedNet, name: str) -> None:
                 # np.resize repeats the values until the batch is full.
                 request.inputs[taken].CopyFrom(messages.tensor(np.resize(values, (batch, *values.shape[1:]))))
                 writer.write(log.SerializeToString())
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Turns off TensorFloat-32, in which recent GPUs compute float32 products to three digits."""
-    import tensorflow as tf
-
-    enabled = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(enabled)
