@@ -231,6 +231,13 @@ def _locked(path: Path, refusal: str, create: bool, wait: Callable[[str], None] 
                 raise UserError(refusal) from error
             wait(refusal)
             fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            # Such as NFS or Lustre without locks.
+            os.close(handle)
+            raise UserError(
+                f"the file system of {path} cannot lock files ({error.strerror}). Without locks, two commands could "
+                "write the same ones. Choose a folder on another file system, or have it mounted with locks."
+            ) from error
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # The file was removed before the lock was taken.

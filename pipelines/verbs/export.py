@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 from rich.console import Console
 from rich.markup import escape
 
+from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import Weights
@@ -54,6 +55,7 @@ class FixedArguments(Frozen):
 _OPTIONAL: dict[str, Any] = {form.key: (bool, Field(False, description=form.option)) for form in optional()}
 Arguments = create_model("Arguments", __base__=FixedArguments, __doc__=FixedArguments.__doc__, **_OPTIONAL)
 """The arguments, with an option for each optional form."""
+_WITH_VERIFY = ("run", "verify", "sign")
 
 
 def main(arguments: list[str]) -> None:
@@ -66,6 +68,7 @@ def main(arguments: list[str]) -> None:
         UserError: see `export`.
     """
     given = parse(Arguments, arguments, "highway export", Arguments.__doc__ or "")
+    _refuse_with_verify(given)
     console = Console(stderr=True)
     with synced(given.run) as run, exported_to(given.to) as to:
         if given.verify:
@@ -82,3 +85,16 @@ def main(arguments: list[str]) -> None:
             )  # fmt: skip
             to.publish()
         sys.stdout.write(report(folder))
+
+
+def _refuse_with_verify(given: Any) -> None:
+    """Refuses options next to --verify that it would ignore."""
+    if not given.verify:
+        return
+    ignored = []
+    for name, field in Arguments.model_fields.items():
+        if name not in _WITH_VERIFY and getattr(given, name) != field.default:
+            option = (field.alias or name).replace("_", "-")
+            ignored.append(f"--no-{option}" if field.default is True else f"--{option}")
+    if ignored:
+        raise UserError(f"--verify checks a version as it is, without {', '.join(ignored)}. Omit these options.")

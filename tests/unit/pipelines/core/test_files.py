@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -140,6 +141,18 @@ def test_a_lock_that_cannot_be_opened_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refused)
     with (
         pytest.raises(UserError, match="lock cannot be written: Operation not permitted"),
+        file_lock(tmp_path / "lock", "it is locked", create=True),
+    ):
+        pytest.fail("not refused")
+
+
+def test_a_file_system_without_locks_is_one_sentence(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with (
+        pytest.raises(UserError, match=r"lock cannot lock files \(No locks available\)"),
         file_lock(tmp_path / "lock", "it is locked", create=True),
     ):
         pytest.fail("not refused")
