@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from serving.inputs import Column
+from serving.manifest import MOST_DIGITS
 from serving.rows import Value
 
 
@@ -65,6 +66,24 @@ class Prediction(_ResponsePart):
     """A readable sentence, if the image file does not show one digit."""
     segments: tuple[Segment, ...] | None = None
     """Each digit, from left to right, if requested."""
+
+
+def digits_notice(digits: int, read: str = "") -> str | None:
+    """Returns a sentence on an image that does not show one digit; None if it does.
+
+    Args:
+        digits: number of digits in the image.
+        read: the digits, if they were classified one by one.
+
+    Example:
+        digits_notice(3, "243")  # "There are 3 digits here; from left to right: 243."
+    """
+    if digits == 0:
+        return "There is no digit here, or it is too small."
+    if digits == 1:
+        return None
+    count = f"at least {digits}" if digits == MOST_DIGITS else digits
+    return f"There are {count} digits here{f'; from left to right: {read}' if read else ''}."
 
 
 class Answer(_ResponsePart):

@@ -26,6 +26,8 @@ class NetInput(NamedTuple):
     name: str
     image: np.ndarray | None
     error: str | None
+    digits: int | None = None
+    """Number of digits in the image, if they are counted."""
 
 
 def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
@@ -42,12 +44,21 @@ def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
         yield batch
 
 
-def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
-    """Returns a thread-safe function that decodes images and converts them to the net's inputs."""
+def converter(model: Model, *, counts: bool = False) -> Callable[[list[Fetched]], list[NetInput]]:
+    """Returns a thread-safe function that decodes images and converts them to the net's inputs.
+
+    Args:
+        model: the model.
+        counts: whether to count the digits in each image, if the model finds them.
+    """
 
     def convert(image: Fetched) -> NetInput:
         try:
-            return NetInput(image.name, model.to_input(_decoded(image, model)), None)
+            decoded = _decoded(image, model)
+            if not counts:
+                return NetInput(image.name, model.to_input(decoded), None)
+            images, boxes, _ = model.see(decoded)
+            return NetInput(image.name, images[0], None, None if boxes is None else len(boxes))
         except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 

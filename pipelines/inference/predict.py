@@ -10,7 +10,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.url import Location
 from pipelines.data.roots import TABLES
 from serving.errors import ServingError
-from serving.schemas import Guess, Prediction
+from serving.schemas import Guess, Prediction, digits_notice
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +78,7 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
     if opened.manifest.is_table:
         raise UserError(f"{opened.folder} {NO_IMAGES}")
     listing = Listing(sources([str(image) for image in images], None))
-    labels, convert = opened.manifest.labels, converter(opened)
+    labels, convert = opened.manifest.labels, converter(opened, counts=True)
     found = Predictions(opened.folder, [], [])
     for batch in batches(listing.fetched()):
         inputs = convert(batch)
@@ -92,7 +92,10 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
         for one, row, classes in zip(readable, probabilities, top(probabilities, count), strict=True):
             guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
             present = tuple(above_half(row, labels)) if opened.manifest.multi_label else None
-            found.predictions.append(Prediction(file=one.name, top=guesses, labels=present))
+            notice = None if one.digits is None else digits_notice(one.digits)
+            found.predictions.append(
+                Prediction(file=one.name, top=guesses, labels=present, digits=one.digits, notice=notice)
+            )
     if listing.failure:
         raise listing.failure
     return found

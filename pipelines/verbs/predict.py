@@ -105,12 +105,15 @@ def main(arguments: list[str]) -> None:
         _name_version(given.model, folder)
     if given.format == "json":
         for prediction in predictions:
-            found = prediction.model_dump(include={"file", "top", "labels"}, exclude_none=True)
+            fields = {"file", "top", "labels", "digits", "notice"}
+            found = prediction.model_dump(include=fields, exclude_none=True)
             sys.stdout.write(json.dumps({"file": prediction.file, **found}, ensure_ascii=False) + "\n")
     else:
         from rich.console import Console
 
         Console().print(table(predictions))
+    # Of these, `top` means nothing.
+    sys.stderr.write("".join(f"{one.file}: {one.notice}\n" for one in predictions if one.notice))
     if unreadable:
         sys.stderr.write("".join(f"{line}\n" for line in unreadable))
         raise SystemExit(1)

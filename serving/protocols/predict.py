@@ -7,10 +7,10 @@ import numpy as np
 import orjson
 
 from serving.errors import RequestError
-from serving.manifest import GATE_MAPS, GATE_MEANS, MOST_DIGITS, PROBABILITIES, VALUE, GateMap, Manifest
+from serving.manifest import GATE_MAPS, GATE_MEANS, PROBABILITIES, VALUE, GateMap, Manifest
 from serving.model import above_half, top
 from serving.protocols.request import IMAGES, Request, expected, parse_json, to_rows
-from serving.schemas import json_version
+from serving.schemas import digits_notice, json_version
 
 # Decimal places of the values in maps.
 DIGITS = 4
@@ -154,10 +154,6 @@ def _digits(boxes: np.ndarray, guesses: list[list[dict[str, Any]]] | None) -> di
     described: dict[str, Any] = {"digits": len(boxes)}
     if guesses is not None:
         described["segments"] = [{"box": box, "top": one} for box, one in zip(boxes, guesses, strict=True)]
-    if not len(boxes):
-        described["notice"] = "There is no digit here, or it is too small."
-    elif len(boxes) > 1:
-        read = "".join(top[0]["label"] for top in guesses or ())
-        count = f"at least {len(boxes)}" if len(boxes) == MOST_DIGITS else len(boxes)
-        described["notice"] = f"There are {count} digits here{f'; from left to right: {read}' if read else ''}."
+    if notice := digits_notice(len(boxes), "".join(top[0]["label"] for top in guesses or ())):
+        described["notice"] = notice
     return described

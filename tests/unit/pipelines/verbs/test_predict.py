@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipelines.core.errors import UserError
 from pipelines.data.figures import save_images
 from pipelines.inference.predict import predict
 from pipelines.verbs.cli import main
+from tests.digits import ten_digits
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden"
@@ -128,6 +130,20 @@ def test_images_of_any_size_and_colour(images, tmp_path):
     expected, found = predict(MODEL / "2", [images[0], large]).predictions
     assert found.top[0].label == expected.top[0].label
     assert found.top[0].probability == pytest.approx(expected.top[0].probability, abs=0.05)
+
+
+def test_images_without_exactly_one_digit_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = np.pad(ten_digits()[7], 8)
+    for name, image in (("one.png", one), ("two.png", np.hstack([one, one])), ("blank.png", np.zeros((200, 200)))):
+        Image.fromarray(255 - image.astype(np.uint8)).save(name)
+    assert main(["predict", "mnist", "one.png", "two.png", "blank.png"]) == 0
+    notices = ["two.png: There are 2 digits here.", "blank.png: There is no digit here, or it is too small."]
+    assert capsys.readouterr().err.splitlines()[1:] == notices
+    assert main(["predict", "mnist", "one.png", "blank.png", "--format", "json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["digits"] for line in found] == [1, 0]
+    assert [line.get("notice") for line in found] == [None, notices[1].partition(": ")[2]]
 
 
 def test_large_images_are_refused_without_a_warning(tmp_path, capsys):
