@@ -271,20 +271,22 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
             + "\n  ".join(_some(found.damaged))
             + "\nRepair or remove them, or leave them out with --skip-damaged."
         )
-    if len(found.labels) < 2:
-        have = f"all images have the label {found.labels[0]!r}" if found.labels else "no image has a label"
+    labels = found.labels
+    if len(labels) < 2:
+        have = f"all images have the label {labels[0]!r}" if labels else "no image has a label"
         # Such as the one folder that an archive was unpacked to.
         paths = [image.item.name.split("/") for image in found.images]
-        inner = {parts[1] for parts in paths if len(parts) > 2 and parts[0] in found.labels}
+        inner = {parts[1] for parts in paths if len(parts) > 2 and parts[0] in labels}
         advice = "Add images of others." if len(inner) < 2 else "Name the folder whose folders are the classes."
         raise UserError(f"{have}, and a classifier needs two classes or more. {advice}")
-    if len(found.labels) >= FEWEST and len(found.labels) > IDENTIFIER * len(found.images):
+    # An image may have many tags, so that there may be more of them than images.
+    if len(labels) >= FEWEST and len(labels) > IDENTIFIER * sum(len(image.item.labels) for image in found.images):
         raise UserError(
-            f"{len(found.images):,} images have {len(found.labels):,} different labels, too many for classes. "
+            f"{len(found.images):,} images have {len(labels):,} different labels, too many for classes. "
             "Check the labels: nets of images predict classes, not numbers."
         )
     counts = _counts(found, splits)
-    if missing := [label for label in found.labels if not counts["train"][label]]:
+    if missing := [label for label in labels if not counts["train"][label]]:
         raise UserError(f"{_classes(missing)} without training images. Add some, or move some into that split.")
     refuse_divided((image.item.group for image in found.images), splits)
 

@@ -7,7 +7,7 @@ from PIL import Image
 from pipelines.core.errors import UserError
 from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import Item
-from pipelines.data.own.survey import notes, pixels, refuse, survey
+from pipelines.data.own.survey import Survey, notes, pixels, refuse, survey
 from serving.errors import ImageError
 from tests import shapes
 from tests.shapes import encoded
@@ -93,6 +93,20 @@ def test_labels_that_are_no_classes_are_refused():
     # As few images may be a first try, and classes with a second image are some.
     refuse(survey(items(*numbers[:9])), ["train"] * 9, skip_damaged=False)
     refuse(survey(items(*numbers, *numbers[:2])), ["train"] * 13, skip_damaged=False)
+    # Of tags, there may be as many as images, or more.
+    tags = [(f"t{number}", f"t{number + 1}") for number in range(11)]
+    refuse(survey(items(*tags)), ["train"] * 11, skip_damaged=False)
+    with pytest.raises(UserError, match=r"11 images have 22 different labels, too many for classes\."):
+        refuse(survey(items(*[(f"a{number}", f"b{number}") for number in range(11)])), ["train"] * 11, False)
+
+
+def test_labels_are_gathered_once_for_all_images(monkeypatch):
+    gathered = []
+    monkeypatch.setattr(Survey, "labels", property(lambda _: gathered.append(1) or ("a",)))
+    named = [Item(f"a/b/{number}", "a", lambda: encoded("circle", 0)) for number in range(3)]
+    with pytest.raises(UserError, match="all images have the label 'a'"):
+        refuse(survey(named), ["train"] * 3, skip_damaged=False)
+    assert len(gathered) == 1
 
 
 @pytest.mark.parametrize(
