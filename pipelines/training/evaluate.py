@@ -192,6 +192,7 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
     from pipelines.data import sources
     from pipelines.data.images import conversion
     from pipelines.data.own import prepare as own
+    from pipelines.data.own import table_files
 
     config, record = run.config, run.record.data
     if not record.labels:
@@ -208,9 +209,11 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
         )
     unknown = [label for label in info.labels if label not in record.labels]
     if unknown:
+        numbers = " If these numbers stand for those names, as in a Parquet file of Hugging Face's hub, train again."
         raise UserError(
             f"{data} has classes that {run.path} was not trained on: {', '.join(unknown[:SHOWN])}. It knows: "
             f"{', '.join(record.labels[:SHOWN])}{', ...' if len(record.labels) > SHOWN else ''}."
+            f"{numbers if table_files.knows_numbers(record.labels, info.labels) else ''}"
         )
     if info.multi_label and not record.multi_label:
         raise UserError(

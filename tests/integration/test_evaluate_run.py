@@ -72,6 +72,19 @@ def test_other_data_is_refused(trained_run, monkeypatch, capsys):
     assert "but the data found is" in error_of(capsys, trained_run)
 
 
+def test_names_of_classes_that_were_numbers_in_training_are_refused_with_advice(trained_run, monkeypatch, capsys):
+    record = trained_run / "run.json"
+    text = record.read_text()
+    for number, name in enumerate(("nw", "ne", "sw", "se")):
+        text = text.replace(f'"{name}"', f'"{number}"')
+    record.write_text(text)
+    named = DataInfo("hub", "1.0.0", (8, 8, 1), ("cat", "dog"), {"train": 1, "validation": 1, "test": 1})
+    monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: named)
+    said = error_of(capsys, trained_run, "--data", "mnist")
+    assert "not trained on: cat, dog. It knows: 0, 1, " in said
+    assert "If these numbers stand for those names" in said
+
+
 def test_a_read_only_run_is_refused_before_anything_is_computed(trained_run, monkeypatch, capsys):
     monkeypatch.setattr("pipelines.training.evaluate.load_model", lambda *_: pytest.fail("loaded"))
     monkeypatch.setattr("os.access", lambda *_: False)

@@ -114,7 +114,7 @@ def read(
     names = table_files.schema(path).names
     target = _target(names, target, path)
     targets = label_sets.target_columns(target, names)
-    content = table_files.read_file(path, classes=targets)
+    content = table_files.read_file(path, classes=() if task == "regression" else targets)
     found = {name: columns.values(content[name], name, path) for name in content.column_names}
     answers, *_ = [found.pop(name) for name in targets]
     sets = label_sets.of_rows(content, target, separator, path)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets
-from pipelines.data.own.columns import NOT_UTF8, is_text
+from pipelines.data.own.columns import NOT_UTF8, is_number, is_text
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
 MISSING = (*pa_csv.ConvertOptions().null_values, "?", "None", "none")
@@ -75,7 +75,9 @@ def schema(table: Path) -> pa.Schema:
         return pa.schema([field.with_name(field.name.strip()) for field in found])
 
 
-def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] = ()) -> pa.Table:
+def read_file(
+    path: Path, texts: Collection[str] = (), classes: Collection[str] = (), labels: Collection[str] = ()
+) -> pa.Table:
     """Reads a file; the types of a CSV's columns are inferred from all of its rows.
 
     White space around the names and texts of a CSV is removed. Numbers may have a decimal comma if it does not separate
@@ -86,18 +88,21 @@ def read_file(path: Path, texts: Collection[str] = (), classes: Collection[str] 
         texts: columns of a CSV to be read as text, such as those with the category 007.
         classes: columns that name classes if they are text; only an empty cell is missing then. If there is one, which
             holds the numbers of Hugging Face's class labels, it gets their names.
+        labels: classes of a net that is to read the rows; if these are numbers, such as 0 and 1, and none of the names
+            is among them, the numbers of class labels stay.
 
     Raises:
         UserError: it cannot be read, two columns have the same name, or a number stands for no class.
     """
-    names = schema(path).names
-    if repeated := [name for name, count in Counter(names).items() if name and count > 1]:
+    names, is_parquet = schema(path).names, path.suffix.lower() == ".parquet"
+    # In a CSV, a spreadsheet may have added several columns without a name.
+    if repeated := [name for name, count in Counter(names).items() if count > 1 and (name or is_parquet)]:
         raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
-    if path.suffix.lower() == ".parquet":
+    if is_parquet:
         with reading(path):
             content = pq.read_table(path)
         # Each of several target columns is a class itself, and holds 0 or 1.
-        return _with_class_names(content, next(iter(classes)), path) if len(classes) == 1 else content
+        return _with_class_names(content, next(iter(classes)), labels, path) if len(classes) == 1 else content
     with reading(path):
         content = _csv(path, names, texts)
         point = "."
@@ -165,18 +170,39 @@ def class_name(value: Any, classes: Sequence[str], where: str) -> Any:
     if value is None or value == -1:
         return None
     if not 0 <= value < len(classes):
-        raise UserError(f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0.")
+        raise UserError(
+            f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0: the class "
+            "labels in its Hugging Face metadata. Correct the label, or write the file without these metadata."
+        )
     return classes[value]
 
 
-def _with_class_names(content: pa.Table, column: str, path: Path) -> pa.Table:
+def knows_numbers(labels: Collection[str], names: Collection[str]) -> bool:
+    """Returns whether a net was trained on the numbers of class labels, as before their names were read.
+
+    Args:
+        labels: classes of the net.
+        names: names of the class labels.
+    """
+    return bool(labels) and all(map(is_number, labels)) and not {*labels} & {*names}
+
+
+def _with_class_names(content: pa.Table, column: str, labels: Collection[str], path: Path) -> pa.Table:
     classes = class_labels(content.schema, column) if column in content.column_names else ()
-    if not classes:
+    if not classes or knows_numbers(labels, classes):
         return content
-    cells = enumerate(content[column].to_pylist(), 1)
-    names = [class_name(cell, classes, f"row {number} of {path}") for number, cell in cells]
-    kind = pa.list_(pa.string()) if label_sets.is_list(content.schema.field(column).type) else pa.string()
-    return content.set_column(content.column_names.index(column), column, pa.array(names, kind))
+    cells = content[column]
+    if label_sets.is_list(cells.type):
+        lists = enumerate(cells.to_pylist(), 1)
+        found = [class_name(cell, classes, f"row {number} of {path}") for number, cell in lists]
+        names = pa.array(found, pa.list_(pa.string()))
+    else:
+        numbers = cells.cast(pa.int64(), safe=False)
+        wrong = pc.or_(pc.less(numbers, -1), pc.greater_equal(numbers, len(classes)))
+        if (row := pc.index(wrong, True).as_py()) >= 0:
+            class_name(cells[row].as_py(), classes, f"row {row + 1} of {path}")
+        names = pc.take(pa.array(classes, pa.string()), pc.if_else(pc.equal(numbers, -1), None, numbers))
+    return content.set_column(content.column_names.index(column), column, names)
 
 
 def _separator(head: bytes) -> str:

@@ -1,11 +1,8 @@
 """Tables of numbers: which columns count, what is predicted, and where rows belong."""
 
 import datetime
-import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -279,45 +276,6 @@ def test_columns_are_described(tmp_path):
     assert by_name["city"].kind == "category"
     assert by_name["city"].values.startswith("3: ")
     assert set(found.left_out) == {"id", "country"}
-
-
-def from_hub(tmp_path, **features):
-    """Writes a table like those of Hugging Face's hub, in which -1 is a missing label."""
-    info = {"features": {"y": {"names": ["no", "yes"], "_type": "ClassLabel"}, **features}}
-    columns = with_x(y=[0, 1, -1, 1] * 15, z=[1, 0] * 30)
-    table = pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": info})})
-    pq.write_table(table, tmp_path / "hub.parquet")
-    return tmp_path / "hub.parquet"
-
-
-def test_class_labels_of_a_parquet_file_are_names(tmp_path):
-    path = from_hub(tmp_path)
-    found = rows.read(path)
-    assert (found.labels, len(found.truth)) == (("no", "yes"), 45)
-    assert [found.labels[one] for one in found.truth[:3]] == ["no", "yes", "yes"]
-    again = new_rows.read(path, found.columns, "y", found.labels)
-    np.testing.assert_array_equal(again.truth[:4], [0, 1, np.nan, 1])
-    assert again.warnings == ()
-    # 0 is the first name, even if that is a truth value.
-    path = from_hub(tmp_path, y={"names": ["true", "false"]})
-    found = rows.read(path)
-    again = new_rows.read(path, found.columns, "y", found.labels)
-    np.testing.assert_array_equal(again.truth[~np.isnan(again.truth)], found.truth)
-    with pytest.raises(UserError, match=r"row 2 of .*hub\.parquet has the label 1\. Expected the number of one of 1"):
-        rows.read(from_hub(tmp_path, y={"names": ["yes"]}))
-
-
-def test_class_labels_may_be_lists_or_several_targets(tmp_path):
-    names = {"names": ["big", "new"], "_type": "ClassLabel"}
-    features = {"tags": {"feature": names, "_type": "List"}, "a": names, "b": names}
-    columns = with_x(tags=[[0, 1], [1], [-1]] * 20, a=[0, 1, 1] * 20, b=[0, 0, 1] * 20)
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    path = tmp_path / "hub.parquet"
-    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
-    found = rows.read(path, "tags")
-    assert found.labels == ("big", "new")
-    assert found.truth[:3].tolist() == [[1, 1], [0, 1], [0, 0]]
-    assert rows.read(path, "a,b").truth[:3].tolist() == [[0, 0], [1, 0], [1, 1]]
 
 
 TAGS = ["big;new", "new", "", "big"] * 15

@@ -3,6 +3,8 @@
 import datetime
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import UserError
@@ -88,6 +90,11 @@ def test_several_columns_may_have_no_name(tmp_path):
     (tmp_path / "table.csv").write_text("y,,\n" + "a,1,\nb,2,\n" * 9)
     with pytest.raises(UserError, match="no column to predict y from: a column has no name"):
         rows.read(tmp_path / "table.csv")
+    # Nothing adds them to a Parquet file, which cannot be read with them.
+    columns = [pa.array(numbers()), pa.array(numbers()), pa.array(["a", "b"] * 30)]
+    pq.write_table(pa.Table.from_arrays(columns, names=["", "", "y"]), tmp_path / "table.parquet")
+    with pytest.raises(UserError, match=r"more than one column named ''\. Rename them"):
+        rows.read(tmp_path / "table.parquet")
 
 
 def test_numbers_may_have_a_decimal_comma_where_it_separates_nothing(written):
