@@ -1,5 +1,6 @@
 """Folders with a subfolder for each class: `CLASS/*.png`, or `train/CLASS/*.png` and so on."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         group: must be None, because a folder has no columns.
 
     Raises:
-        UserError: images are not in a subfolder for their class, splits are inside of classes, or a group is asked for.
+        UserError: an image is in no subfolder for its class, splits are inside the classes, or a group is asked for.
     """
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} is a folder. Received: group={group}.")
@@ -47,23 +48,41 @@ def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
             f"{loose} is in no folder for its class. Expected {folder}/CLASS/{loose.name}, or a table with a column of "
             "paths and a column of labels."
         )
-    for label in _folders(folder):
-        inside = [one.name for one in _folders(label) if one.name.lower() in SPLITS]
-        if split is None and len({SPLITS[name.lower()] for name in inside}) > 1:
-            raise UserError(
-                f"{label} has folders for splits ({', '.join(inside)}). Expected them above the classes: "
-                f"{root}/{inside[0]}/{label.name}."
-            )
+    labels = _folders(folder)
+    for label in labels:
+        if split is None:
+            _refuse_splits_inside(label, is_only=len(labels) == 1)
         for file in filter(_is_image, sorted(label.rglob("*"))):
             if not is_hidden(file.relative_to(label)):
                 yield Item(printable(str(file.relative_to(root))), name_of(label.name), file.read_bytes, split)
 
 
+def _refuse_splits_inside(label: Path, is_only: bool) -> None:
+    """Refuses the folder of a class that is divided into splits, because its test images would be trained on.
+
+    A folder `train` alone does not divide it: it may hold trains. A folder `test` does if images are next to it.
+    """
+    inside = [one for one in _folders(label) if one.name.lower() in SPLITS]
+    splits = {SPLITS[one.name.lower()] for one in inside}
+    if len(splits) < 2 and not (splits - {"train"} and any(map(_is_image, label.iterdir()))):
+        return
+    named = ", ".join(one.name for one in inside)
+    problem = f"folders for splits ({named})" if inside[1:] else f"images next to a folder for a split ({named})"
+    advice = f"Expected splits above the classes: {label.parent / inside[0].name / label.name}."
+    if is_only and any(map(_folders, inside)):
+        # Such as the one folder that an archive was unpacked to.
+        advice = f"It is the only folder in {label.parent}: name {label} itself."
+    raise UserError(f"{label} has {problem}. {advice}")
+
+
 def _folders(path: Path) -> list[Path]:
-    return [one for one in sorted(path.iterdir()) if one.is_dir() and not is_hidden(Path(one.name))]
+    # Entries know whether they are folders; asking for each of many images would take long.
+    with os.scandir(path) as entries:
+        return sorted(Path(one.path) for one in entries if one.is_dir() and not is_hidden(Path(one.name)))
 
 
 def _is_image(path: Path) -> bool:
+    if path.suffix.lower() not in SUFFIXES or is_hidden(Path(path.name)):
+        return False
     # A link whose target is missing, as of content that is kept elsewhere and not fetched, counts as damaged.
-    is_file = path.is_file() or (path.is_symlink() and not path.exists())
-    return path.suffix.lower() in SUFFIXES and is_file and not is_hidden(Path(path.name))
+    return path.is_file() or (path.is_symlink() and not path.exists())

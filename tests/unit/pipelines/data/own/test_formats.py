@@ -222,6 +222,14 @@ def test_groups_come_from_a_column_or_an_array(tmp_path):
             find_items(path, "doctor")
 
 
+def test_folders_inside_a_class_may_have_the_name_of_one_split(tmp_path):
+    for name in ("vehicle/0.png", "vehicle/train/1.png", "chart/bar/2.png", "chart/test/3.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [(item.label, item.split) for item in find_items(tmp_path)]
+    assert found == [("chart", None)] * 2 + [("vehicle", None)] * 2
+
+
 def test_images_of_other_formats_are_not_passed_over(tmp_path):
     for name in ("0.jfif", "1.HEIC", "2.pbm", "3.avif", "notes.txt"):
         (tmp_path / "photos" / "cat").mkdir(parents=True, exist_ok=True)
@@ -260,6 +268,14 @@ def test_images_without_a_group_are_alone(tmp_path):
         (
             {"a/Train/0.png": b"", "a/test/1.png": b""},
             r"a has folders for splits \(Train, test\). Expected .*/Train/a\.",
+        ),
+        (
+            {"in/train/a/0.png": b"", "in/test/a/1.png": b"", "in/test/b/2.png": b""},
+            r"in has folders for splits \(test, train\)\. It is the only folder in .*: name .*/in itself\.",
+        ),
+        (
+            {"a/0.png": b"", "a/test/1.png": b"", "b/2.png": b""},
+            r"a has images next to a folder for a split \(test\)\. Expected .*/test/a\.",
         ),
         ({"a.csv": b"file,kind\n0.png,a\n"}, "no column for the label.*It has: file, kind"),
         ({"a.csv": b"path,label\n0.png,\n"}, "row 1 of a.csv has no label"),
