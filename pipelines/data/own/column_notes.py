@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from serving.rows import DATE
+
 # A column holds numbers, or dates, in another notation if this share of its texts are some.
 NUMBERS = 0.9
 # With at most this many different numbers, other texts may be categories next to them: 0, 1, 2, 3+.
@@ -29,20 +31,52 @@ _NOTATIONS = {
     "currency signs": re.compile(rf"(?:[+-]?[$\u20ac\u00a3\u00a5]\s?)?{_ANY}(?:\s?[$\u20ac\u00a3\u00a5])?"),
 }
 _WITHOUT = "cells without a number"
-_DATE = re.compile(r"(?:\d{1,2}([./-])\d{1,2}\1(?:\d{2}|\d{4})|\d{4}([./])\d{1,2}\2\d{1,2})(?:[ T]\d{1,2}:\d{2}.*)?")
+# Postcodes, telephone numbers and other codes, which are no numbers.
+_CODE = re.compile(r"0\d[\d .,'-]*")
+_DAY, _MONTH, _YEAR = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])", r"(?:\d{2}|\d{4})"
+_DATE = re.compile(
+    rf"(?:{_DAY}([./-]){_MONTH}\1{_YEAR}|{_MONTH}([./-]){_DAY}\2{_YEAR}|\d{{4}}([./]){_MONTH}\3{_DAY})"
+    r"(?:[ T]\d{1,2}:\d{2}.*)?"
+)
+
+
+def of_texts(name: str, texts: np.ndarray) -> list[str]:
+    """Returns notes on numbers and dates of a column that are read as text.
+
+    Args:
+        name: name of the column.
+        texts: its values; see `notation`.
+    """
+    counts = _counted(texts)
+    seen, day = _notation(counts), _date(counts)
+    notes = [f"{name} has numbers that are read as text: {seen}"] if seen else []
+    return notes + ([f"{name} has dates that are read as text: {day}. Write them as {DATE}."] if day else [])
 
 
 def notation(texts: np.ndarray) -> str:
-    """Returns why numbers are read as texts, such as "thousands separators (1,234.50)"; nothing for other texts.
+    """Returns why numbers are read as texts, such as "thousands separators (1,234.50). Write plain numbers, ...".
 
     Args:
         texts: values of a column, objects with None for missing ones.
+
+    Returns:
+        The reason with advice; nothing for other texts.
     """
-    counts = Counter(text for text in texts.tolist() if text is not None)
+    return _notation(_counted(texts))
+
+
+def _counted(texts: np.ndarray) -> Counter[str]:
+    """Counts the texts of a column, without missing ones."""
+    return Counter(text for text in texts.tolist() if text is not None)
+
+
+def _notation(counts: Counter[str]) -> str:
     found: dict[str, str] = {}
     others: list[str] = []
     numbers = dashes = 0
     for text, count in counts.items():
+        if _CODE.fullmatch(text):
+            return ""
         if re.fullmatch("[-\u2013\u2014]+", text):
             found.setdefault(_WITHOUT, text)
             dashes += count
@@ -57,20 +91,19 @@ def notation(texts: np.ndarray) -> str:
         numbers += count * (plain or kind is not None)
     if not numbers or numbers + dashes < NUMBERS * counts.total():
         return ""
+    advice = PLAIN_NUMBERS
     if others and len(counts) - len(others) > FEW:
+        if not found:
+            # Codes such as A17 may be among others that read like numbers.
+            advice = f"If these are numbers, {PLAIN_NUMBERS[0].lower()}{PLAIN_NUMBERS[1:]}"
         found.setdefault(_WITHOUT, others[0])
-    return ", ".join(f"{kind} ({text})" for kind, text in found.items())
+    return ", ".join(f"{kind} ({text})" for kind, text in found.items()) + f". {advice}" if found else ""
 
 
-def date(texts: np.ndarray) -> str:
-    """Returns the first of the dates in a notation that is read as text, such as 31.12.2026; nothing for other texts.
-
-    Args:
-        texts: values of a column, objects with None for missing ones.
-    """
-    known = [text for text in texts.tolist() if text is not None]
-    found = [text for text in known if _DATE.fullmatch(text)]
-    return found[0] if found and len(found) >= NUMBERS * len(known) else ""
+def _date(counts: Counter[str]) -> str:
+    """Returns the first date in a notation that is read as text, such as 31.12.2026; nothing for other texts."""
+    found = {text: count for text, count in counts.items() if _DATE.fullmatch(text)}
+    return next(iter(found)) if found and sum(found.values()) >= NUMBERS * counts.total() else ""
 
 
 def variants(names: Iterable[str | None]) -> str:

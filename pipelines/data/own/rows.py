@@ -24,7 +24,6 @@ from pipelines.data.own.survey import (
     refuse_divided,
 )
 from pipelines.data.roots import TABLES
-from serving.rows import DATE
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -149,7 +148,7 @@ def read(
     features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
     surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
-    notes += _number_notes(found, kept, described, None if labels else (target, answers))
+    notes += _number_notes(found, kept, described, group, None if labels else (target, answers))
     return TableData(
         source=str(path.absolute()),
         target=target,
@@ -207,6 +206,7 @@ def _number_notes(
     found: dict[str, np.ndarray | str],
     kept: dict[str, np.ndarray],
     described: Sequence[TableColumn],
+    group: str | None,
     target: tuple[str, np.ndarray] | None,
 ) -> list[str]:
     """Returns notes about numbers and dates that are read as text, and about digits that float32 loses.
@@ -215,18 +215,15 @@ def _number_notes(
         found: see `_chosen`.
         kept: the columns to predict from.
         described: their descriptions.
+        group: column of the groups, whose texts are names.
         target: name and values of the target of a regression; None for classes.
     """
-    texts = {name: values for name, values in found.items() if not isinstance(values, str) and values.dtype == object}
+    # Also of those that are left out, because numbers that are read as text look like an identifier.
     notes = [
-        f"{name} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS}"
-        for name, values in texts.items()
-        if (seen := column_notes.notation(values))
-    ]
-    notes += [
-        f"{name} has dates that are read as text: {seen}. Write them as {DATE}."
-        for name, values in texts.items()
-        if (seen := column_notes.date(values))
+        note
+        for name, values in found.items()
+        if not isinstance(values, str) and values.dtype == object and name != group
+        for note in column_notes.of_texts(name, values)
     ]
     if target and (lost := column_notes.lost_digits(target[1])):
         notes.append(f"{target[0]}: {lost}")
@@ -285,8 +282,8 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     frequent = len(kinds) == 2 or counts.min() >= max(OFTEN, SHARE * len(values))
     if text and task != "classification" and (seen := column_notes.notation(values)):
         raise UserError(
-            f"the target {target} has numbers that are read as text: {seen}. {column_notes.PLAIN_NUMBERS} If they are "
-            "names of classes, add --task classification."
+            f"the target {target} has numbers that are read as text: {seen} If they are names of classes, add --task "
+            "classification."
         )
     if text and task == "regression":
         raise UserError(f"the target {target} is not a number, and --task regression needs numbers. {OTHER_TARGET}")

@@ -149,6 +149,7 @@ def test_texts_among_many_numbers_are_named(written):
     assert any(
         note.startswith("z has numbers that are read as text: cells without a number (unk") for note in found.notes
     )
+    assert "(unknown). If these are numbers, write plain numbers, " in str(found.notes)
     with pytest.raises(
         UserError, match=r"the target y has numbers that are read as text: cells without a number \(unkno"
     ):
@@ -164,7 +165,8 @@ def test_dates_that_are_read_as_text_are_named(written, form):
     days = [form.format(1 + number % 28, 1 + number % 12) for number in range(COUNT)]
     found = rows.read(written(with_x(day=days, y=numbers(seed=1))))
     assert f"day has dates that are read as text: {days[0]}. Write them as 2026-11-26." in found.notes
-    for texts in (["1.1.1"] * 30 + ["2.1.1"] * 30, ["10.1.26", "a", "b"] * 20):
+    no_dates = ["20-00-00", "10-13-14"] * 30, ["4.12.99999", "1.2.345"] * 30
+    for texts in (["1.1.1"] * 30 + ["2.1.1"] * 30, ["10.1.26", "a", "b"] * 20, *no_dates):
         assert rows.read(written(with_x(version=texts, y=numbers(seed=1)))).notes == ()
 
 
@@ -174,6 +176,25 @@ def test_other_texts_are_no_numbers(written):
         found = rows.read(written(with_x(z=quoted, y=quoted)))
         assert len(found.labels) == 3
         assert not any("numbers" in note for note in found.notes)
+
+
+def test_codes_are_no_numbers(written):
+    postcodes = [*(str(20_000 + number) for number in range(28)), "01067", "K1A"] * 2
+    phones = ["030 123 456", "040 123 457", "221 123 458"] * 20
+    for codes in (postcodes, phones):
+        found = rows.read(written(with_x(z=codes, y=codes)))
+        assert len(found.labels) == len({*codes})
+        assert not any("numbers" in note for note in found.notes)
+
+
+def test_only_columns_that_may_be_inputs_are_checked_for_numbers(written):
+    # A column of such numbers looks like an identifier.
+    prices = [f'"{1 + number},{number % 10}00.50"' for number in range(COUNT)]
+    found = rows.read(written(with_x(price=prices, y=numbers(seed=1))))
+    assert "price" in found.left_out
+    assert any(note.startswith("price has numbers that are read as text") for note in found.notes)
+    found = rows.read(written(with_x(price=prices, y=numbers(seed=1))), group="price")
+    assert not any(note.startswith("price has numbers") for note in found.notes)
 
 
 def test_texts_that_differ_in_case_only_are_named(written):
