@@ -151,7 +151,7 @@ def _show_here(config: Config, given: Arguments, path: Path, console: Console) -
     check_writable(path.parent)
     if own.is_own(config.data):
         found = own.read(config.data, config.group, Console(stderr=True), config.label_separator)
-        _describe(found)
+        _describe(found, config.skip_damaged)
         kind = conversion.FITS[config.image_fit]
         prepared = own.prepare(found, config.height_and_width, Console(stderr=True), kind)
         config = own.named(config.model_copy(update={"data": str(prepared)}), str(given.name))
@@ -159,9 +159,10 @@ def _show_here(config: Config, given: Arguments, path: Path, console: Console) -
     say(console, f"samples are in {path}")
 
 
-def _describe(data: "OwnData") -> None:
+def _describe(data: "OwnData", skip_damaged: bool) -> None:
     """Prints classes, counts, sizes and problems of the user's own data."""
     from collections import Counter
+    from dataclasses import replace
 
     from rich.table import Table
     from rich.text import Text
@@ -185,15 +186,15 @@ def _describe(data: "OwnData") -> None:
     low, high = (" x ".join(str(end(side)) for side in zip(*sizes, strict=True)) for end in (min, max))
     size = f"size: {low}" if low == high else f"sizes: from {low} to {high}"
     say(console, f"{size}, {'grey' if data.found.is_grey else 'colour'}")
-    for note in notes(data.found, data.splits):
+    # Damaged images are listed below, whether training leaves them out or not.
+    for note in notes(replace(data.found, damaged=()), data.splits):
         say(console, f"note: {note}")
-    try:
-        refuse(data.found, data.splits, skip_damaged=True)
-    except UserError as error:
-        # What training would say.
-        say(console, f"error: {error}")
     for damage in data.found.damaged:
         say(console, f"damaged: {damage}")
+    try:
+        refuse(data.found, data.splits, skip_damaged)
+    except UserError as error:
+        say(console, f"training refuses these data: {error}")
 
 
 def _describe_table(data: "TableData", console: Console) -> None:

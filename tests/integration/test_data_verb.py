@@ -106,6 +106,11 @@ def test_show_describes_own_images_and_what_is_wrong_with_them(capsys, tmp_path)
     assert re.search(r"^sizes: from \d\d x \d\d to \d\d x \d\d, colour$", out, re.MULTILINE)
     assert "note: images with two labels: 1 (circle/000.png = square/copy.png)" in out
     assert "damaged: circle/cut.png is not an image" in out
+    assert "training refuses these data: 1 of 38 images cannot be read:" in out
+    assert main(["data", "show", str(folder), "--image-size", "24", "--skip-damaged"]) == 0
+    out = capsys.readouterr().out
+    assert "damaged: circle/cut.png is not an image" in out
+    assert "training refuses" not in out
     assert imread(tmp_path / "shapes-samples.png").shape[0] > 300
 
 
@@ -120,7 +125,7 @@ def test_show_says_what_training_refuses(capsys, tmp_path):
     assert main(["train", "demo", "--data", *given]) == 2
     _, _, refused = " ".join(capsys.readouterr().err.split()).partition("highway train: ")
     assert refused.startswith("error: --group keeps a group in one split, and the data name two splits for 2: 0, 1.")
-    assert refused in shown
+    assert f"training refuses these data: {refused.removeprefix('error: ')}" in shown
 
 
 def test_show_draws_classes_of_one_image(capsys, tmp_path):
