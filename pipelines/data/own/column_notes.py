@@ -1,4 +1,4 @@
-"""Peculiarities of columns: numbers and dates read as text, texts that differ in case only, digits lost in float32."""
+"""Peculiarities of columns: numbers and dates read as text, texts that differ only in case, digits lost in float32."""
 
 import re
 from collections import Counter
@@ -107,7 +107,7 @@ def _date(counts: Counter[str]) -> str:
 
 
 def variants(names: Iterable[str | None]) -> str:
-    """Returns the first texts that differ in case only, with commas between them; nothing if there are none."""
+    """Returns the first texts that differ only in case, with commas between them; nothing if there are none."""
     spellings: dict[str, set[str]] = {}
     for name in {*names} - {None}:
         spellings.setdefault(str(name).casefold(), set()).add(str(name))

@@ -375,7 +375,7 @@ def _notes(
     texts = {name: values.tolist() for name, values in kept.items() if values.dtype == object}
     for name, names in (*texts.items(), (target, labels)):
         if alike := column_notes.variants(names):
-            yield f"{name} has texts that differ in case only: {alike}. Write them alike if they mean the same."
+            yield f"{name} has texts that differ only in case: {alike}. Write them alike if they mean the same."
     for label in labels:
         if label in table_files.MISSING:
             yield f"{target} has the class {label}: leave these cells empty if it stands for a missing value."

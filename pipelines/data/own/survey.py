@@ -307,7 +307,7 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
         (largest, most), (smallest, least) = ranked[0], ranked[-1]
         yield f"{largest} has {most:,} images and {smallest} has {least:,}: a net will prefer common classes."
     if alike := column_notes.variants(found.labels):
-        yield f"there are classes that differ in case only: {alike}. Write them alike if they mean the same."
+        yield f"there are classes that differ only in case: {alike}. Give them one name if they are one class."
     if found.damaged:
         yield f"damaged images, which are left out: {len(found.damaged):,}."
     if not counts["test"]:

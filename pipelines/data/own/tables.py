@@ -88,7 +88,7 @@ def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str
     Raises:
         UserError: a column is missing, or there twice.
     """
-    # Of names that differ in case only, the first counts.
+    # Of names that differ only in case, the first counts.
     by_name = {name.lower(): name for name in reversed(names)}
     found = {}
     for role, candidates in (("image", IMAGE), ("label", LABEL), ("split", SPLIT)):

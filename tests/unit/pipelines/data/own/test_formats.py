@@ -323,7 +323,7 @@ def test_paths_may_be_large_strings(tmp_path):
     assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
 
 
-def test_of_columns_that_differ_in_case_only_the_first_counts(tmp_path):
+def test_of_columns_that_differ_only_in_case_the_first_counts(tmp_path):
     (tmp_path / "a.csv").write_text("path,label,Label,PATH\na.png,cat,1,b.png\n")
     assert [(item.name, item.label) for item in find_items(tmp_path / "a.csv")] == [("a.png", "cat")]
     assert tables.paths(tmp_path / "a.csv") == {"a.png"}

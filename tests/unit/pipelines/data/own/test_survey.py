@@ -121,7 +121,7 @@ def test_labels_are_gathered_once_for_all_images(monkeypatch):
         ((("a", "b"), (), ("b",)), ("train", "train", "test"), False, "images without a class: 1"),
         ((("a", "b"), ("b",)), ("train", "train"), True, r"images with two sets of classes: 1 \(0 = 1\)"),
         (((), ()), ("train", "train"), False, "images without a class: 2"),
-        (("Cat", "dog", "cat"), ("train",) * 3, False, r"differ in case only: Cat, cat\. Write them alike"),
+        (("Cat", "dog", "cat"), ("train",) * 3, False, r"differ only in case: Cat, cat\. Give them one name"),
     ],
 )
 def test_what_is_unusual_is_noted(labels, splits, same, expected):

@@ -197,10 +197,10 @@ def test_only_columns_that_may_be_inputs_are_checked_for_numbers(written):
     assert not any(note.startswith("price has numbers") for note in found.notes)
 
 
-def test_texts_that_differ_in_case_only_are_named(written):
+def test_texts_that_differ_only_in_case_are_named(written):
     found = rows.read(written(with_x(city=["Rome", "rome", "Oslo"] * 20, y=["No", "no", "yes"] * 20)))
     for name, texts in (("city", "Rome, rome"), ("y", "No, no")):
-        said = f"{name} has texts that differ in case only: {texts}. Write them alike if they mean the same."
+        said = f"{name} has texts that differ only in case: {texts}. Write them alike if they mean the same."
         assert said in found.notes
 
 
