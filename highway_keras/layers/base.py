@@ -8,7 +8,7 @@ from keras import activations, constraints, initializers, ops, regularizers
 from highway_keras.layers.equations import blend, close
 from highway_keras.layers.gate import bias_initializer, check_gate, gate_dtype, is_initializer, known_bias
 from highway_keras.layers.lesion import next_lesion, unless_spared
-from highway_keras.layers.recording import record
+from highway_keras.layers.recording import record, start_call
 from highway_keras.layers.seeds import with_distinct_seed, with_next_seed
 
 Shape = tuple[int | None, ...]
@@ -95,7 +95,7 @@ class BaseHighway(keras.layers.Layer):
         inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
         lesion = next_lesion(self.name)
         if lesion is None:
-            return self._outputs(inputs, training, mask)
+            return self._outputs(inputs, training, mask, key=start_call(self.name))
         return unless_spared(lesion, lambda: self._outputs(inputs, training, mask, lesion.closed), self._nests_layers)
 
     def gates(self, inputs: Any, mask: Any = None) -> Any:
@@ -162,7 +162,9 @@ class BaseHighway(keras.layers.Layer):
             return initializers.serialize(self.transform_bias_initializer)
         return self.initial_transform_bias
 
-    def _outputs(self, inputs: Any, training: bool | None, mask: Any, closed: Any = None) -> Any:
+    def _outputs(
+        self, inputs: Any, training: bool | None, mask: Any, closed: Any = None, key: str | None = None
+    ) -> Any:
         masked = self._masked(inputs, mask)
         transform = self._transform(masked, training)
         carry = self._gate(masked, self.carry_kernel, self.carry_bias) if self.carry_gate == "separate" else None
@@ -170,7 +172,7 @@ class BaseHighway(keras.layers.Layer):
         outputs = ops.cast(blend(block, ops.cast(inputs, self._gate_dtype), transform, carry), self.compute_dtype)
         if closed is not None:
             outputs = close(outputs, inputs, self._along_units(closed, len(inputs.shape)))
-        record(self, transform, outputs, mask=mask)
+        record(key, self, transform, outputs=outputs, mask=mask)
         return outputs
 
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from highway_keras.layers.equations import DERIVATIVES
 from highway_keras.layers.gate import is_elementwise
 from highway_keras.layers.layer_math import LayerMath, Weights, layer_math
 from highway_keras.layers.lesion import Lesion, next_lesion
-from highway_keras.layers.recording import is_recording, is_recording_outputs, record
+from highway_keras.layers.recording import is_recording, is_recording_outputs, record, start_call
 from highway_keras.layers.stacked_weights import StackedConstraint, StackedRegularizer, stacked_initializer
 
 UNSTACKED = {"carry_gate": "coupled", "batch_normalization": False, "dropout": 0.0, "activity_regularizer": None}
@@ -146,13 +146,15 @@ class HighwayStack(AffineHighway):
         if (lesion := next_lesion(self.name)) is not None:
             y = self._lesioned(x, weights, math, lesion)
         elif is_recording_outputs():
-            transform, outputs = stack_loop.gates_and_outputs(x, weights, math)
+            transform, states = stack_loop.gates_and_outputs(x, weights, math)
             gates = self._layers_last(transform, inputs, math)
-            record(self, gates, self._layers_last(outputs, inputs, math), depth=self.depth, mask=mask)
-            y = outputs[-1]
+            outputs = self._layers_last(states, inputs, math)
+            record(start_call(self.name), self, gates, outputs=outputs, depth=self.depth, mask=mask)
+            y = states[-1]
         elif is_recording():
             y, transform = stack_loop.gates(x, weights, math)
-            record(self, self._layers_last(transform, inputs, math), depth=self.depth, mask=mask)
+            gates = self._layers_last(transform, inputs, math)
+            record(start_call(self.name), self, gates, depth=self.depth, mask=mask)
         elif training and math.has_gradient:
             y = stack_loop.train(x, weights, math, rematerialize=self.rematerialize)
         else:

@@ -16,6 +16,8 @@ class Recording(dict[str, Any]):
 
     def __init__(self, outputs: bool = False) -> None:
         super().__init__()
+        self.started: set[str] = set()
+        """Names of the calls so far, also of those that have not ended: a layer around others ends after them."""
         self.layers: dict[str, Any] = {}
         """The called layer of each name."""
         self.depths: dict[str, int] = {}
@@ -42,9 +44,9 @@ def recording(outputs: bool = False) -> Iterator[Recording]:
 
     Yields:
         A dictionary from layer name to T, filled in call order. Repeated names, of shared layers or of layers with
-        equal names, get the suffixes ":2", ":3" and so on. A stack writes the gates of all its layers at once,
-        `[batch, ..., depth, units]`, and its depth to the dictionary's `depths`. T has values at masked positions as
-        well; the dictionary's `masks` marks the positions that count.
+        equal names, get the suffixes ":2", ":3" and so on; a layer around others is numbered before them. A stack
+        writes the gates of all its layers at once, `[batch, ..., depth, units]`, and its depth to the dictionary's
+        `depths`. T has values at masked positions as well; the dictionary's `masks` marks the positions that count.
 
     Example:
         with recording() as recorded:
@@ -70,10 +72,30 @@ def is_recording_outputs() -> bool:
     return recorded is not None and recorded.outputs is not None
 
 
-def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = None, mask: Any = None) -> None:
+def start_call(name: str) -> str | None:
+    """Names a call of a layer that starts, as `next_lesion` does, if a recording is active.
+
+    Args:
+        name: name of the layer.
+
+    Returns:
+        The name of the call, for `record`; None outside of recordings.
+    """
+    recorded = _active.get()
+    if recorded is None:
+        return None
+    key = call_name(name, recorded.started)
+    recorded.started.add(key)
+    return key
+
+
+def record(
+    key: str | None, layer: Any, transform: Any, *, outputs: Any = None, depth: int | None = None, mask: Any = None
+) -> None:
     """Adds a call to the active recording, if there is one.
 
     Args:
+        key: name of the call, from `start_call`.
         layer: the called layer.
         transform: T as used in the call.
         outputs: y; may be None unless the recording collects outputs.
@@ -81,9 +103,8 @@ def record(layer: Any, transform: Any, outputs: Any = None, depth: int | None = 
         mask: mask of the layer's inputs, if any.
     """
     recorded = _active.get()
-    if recorded is None:
+    if recorded is None or key is None:
         return
-    key = call_name(layer.name, recorded)
     recorded[key] = transform
     recorded.layers[key] = layer
     if recorded.outputs is not None:

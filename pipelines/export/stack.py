@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from highway_keras import HighwayStack
 from highway_keras.layers.equations import blend_for_inference
-from highway_keras.layers.recording import is_recording, record
+from highway_keras.layers.recording import is_recording, record, start_call
 
 UNROLLED = 100
 # Part of the names of the loops in the graph.
@@ -53,7 +53,8 @@ class InferenceStack(HighwayStack):
         x, gates = through(x, weights, is_recording(), shape)
         if gates is not None:
             # Only means over units are read, so the last axis has length one.
-            record(self, tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1)), depth=self.depth)
+            gates = tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1))
+            record(start_call(self.name), self, gates, depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
     def _unrolled(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 import highway_keras
 from highway_keras import Highway, HighwayConnection
-from highway_keras.analysis import in_batches, lesion_layers
+from highway_keras.analysis import in_batches, layer_outputs, lesion_layers
 from highway_keras.layers import Lesion, lesioned, recording
 from tests.unit.highway_keras.backend import PRECISE, array, gradients, inputs, scramble, slow_on_jax
 from tests.unit.highway_keras.stacks import assert_close
@@ -152,6 +152,26 @@ def test_a_lesion_inside_a_connection_counts_the_calls_inside_a_spared_one():
     with lesioned({"inner": Lesion(closed)}):
         expected = array(second(array(intact.outputs["one"])))
     np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+@slow_on_jax
+def test_layers_inside_a_layer_of_the_same_name_are_measured_like_those_of_another_name():
+    def around(name, inside):
+        image = keras.Input((3,))
+        inner = keras.Sequential([Highway(name=inside, kernel_initializer="zeros", **ZEROS)])
+        x = HighwayConnection(inner, name=name, **ZEROS)(image)
+        return scramble(keras.Model(image, keras.layers.Dense(2, kernel_initializer="zeros")(x)))
+
+    x, labels = inputs(5, 3).astype("float32"), np.arange(5) % 2
+    same, other = around("c", "c"), around("outer", "inner")
+    found, expected = (lesion_layers(net, in_batches(x, labels)) for net in (same, other))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels, same(x))
+    np.testing.assert_allclose(found.intact["loss"], array(loss), rtol=1e-5)
+    np.testing.assert_allclose(found.scores["loss"], expected.scores["loss"], rtol=1e-6)
+    for read in (highway_keras.gates, highway_keras.mean_gates, layer_outputs):
+        found, expected = read(same, x), read(other, x)
+        assert (list(found), list(expected)) == (["c:2", "c"], ["inner", "outer"])
+        np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-6)
 
 
 @slow_on_jax
