@@ -8,12 +8,11 @@ import numpy as np
 
 from highway_keras.analysis.batches import Batches, Progress
 from highway_keras.analysis.layout import Layout
-from highway_keras.analysis.lesions import Lesioner
+from highway_keras.analysis.lesions import ROUNDING, Lesioner
 from highway_keras.analysis.scorer import ScoreSpec
 
 ROUNDS = 50
 """Number of rounds in which all layers of a deeper net are closed, several in each."""
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,6 @@ class Elimination:
             lesion_greedily(model, batches).spared(0.001, "accuracy")
         """
         values = self.scores[score] if score == "loss" else -self.scores[score]
-        # 0.976 - 0.975 is more than 0.001 in binary.
         return int(self.closed[np.flatnonzero(values - values[0] <= tolerance + ROUNDING)].max())
 
     def names(self, count: int) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan, stacked
 
 CHUNK = 64  # Maximum number of lesions per call of the program.
+ROUNDING = 1e-9  # 0.976 - 0.975 is more than 0.001 in binary.
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,19 @@ class Lesions:
             The score of each lesion minus that of the intact net, float64 `[lesions]`.
         """
         return self.scores[score] - self.intact[score]
+
+    def harmful(self, tolerance: float, score: str = "loss") -> np.ndarray:
+        """Tests which lesions make a score worse by more than a tolerance.
+
+        Args:
+            tolerance: largest change to tolerate, in nats of cross-entropy or as a fraction of the examples.
+            score: "loss" (lower is better), or any other score (higher is better).
+
+        Returns:
+            bool `[lesions]`.
+        """
+        worse = self.cost(score) if score == "loss" else -self.cost(score)
+        return worse > tolerance + ROUNDING
 
 
 def lesion_layers(
@@ -171,8 +185,7 @@ def effective_depth(lesions: Lesions, tolerance: float, score: str = "loss") -> 
     Example:
         effective_depth(lesion_layers(model, batches), tolerance=0.001, score="accuracy")  # layers worth over 0.1%
     """
-    worse = lesions.cost(score) * (1 if score == "loss" else -1)
-    return int(np.sum(worse > tolerance))
+    return int(np.sum(lesions.harmful(tolerance, score)))
 
 
 def _measure(

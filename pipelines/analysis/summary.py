@@ -57,8 +57,7 @@ def differences_up_to(found: GateStatistics, share: float) -> int:
 
 def last_useful(found: Lesions, score: str = "loss") -> int:
     """Returns the number of the last layer that costs more of a score than the tolerance; 0 if none does."""
-    worse = found.cost(score) * (1 if score == "loss" else -1)
-    return int(np.max(np.flatnonzero(worse > tolerances(found)[score]), initial=-1)) + 1
+    return int(np.max(np.flatnonzero(found.harmful(tolerances(found)[score], score)), initial=-1)) + 1
 
 
 def of_gates(found: GateStatistics) -> Iterator[tuple[str, str]]:

@@ -205,3 +205,11 @@ def test_effective_depth_counts_the_layers_that_cost_more_than_the_tolerance():
     assert effective_depth(found, 0.001) == 2
     assert effective_depth(found, 0.1, "accuracy") == 1
     assert effective_depth(found, 0.0, "accuracy") == 2
+
+
+def test_a_cost_that_equals_the_tolerance_is_tolerated():
+    scores = {"loss": np.array([1.1, 1.2]), "accuracy": np.array([0.975, 0.9749])}
+    found = Lesions(None, None, 10_000, {"loss": 1.0, "accuracy": 0.976}, scores)
+    for score, tolerance in {"loss": 0.1, "accuracy": 0.001}.items():
+        np.testing.assert_array_equal(found.harmful(tolerance, score), [False, True])
+        assert effective_depth(found, tolerance, score) == 1

@@ -50,6 +50,14 @@ def test_lesions():
     assert rows["layers without which the loss is lower"] == "1"
 
 
+def test_a_layer_that_costs_exactly_the_tolerance_does_not_count():
+    found = replace(lesions([1.5, 1.1, 1.0], [0.97, 0.975, 0.98]), intact={"loss": 1.0, "accuracy": 0.976})
+    assert (summary.last_useful(found), summary.last_useful(found, "accuracy")) == (1, 1)
+    rows = dict(summary.of_lesions(found))
+    costly = "layers that cost more than 0.1 percentage points of accuracy when closed alone"
+    assert rows[costly] == "1 of 3, the last of them layer 1"
+
+
 def test_lesions_without_classes():
     rows = dict(summary.of_lesions(lesions([1.01, 1.0, 1.02])))
     assert not any("accuracy" in name for name in rows)
