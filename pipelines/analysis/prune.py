@@ -1,5 +1,6 @@
 """Prunes a run: removes the highway layers that its net can spare, and writes the rest as another run."""
 
+import functools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ class AllowedChange(NamedTuple):
     tolerance: float
     """Tolerated by default."""
     useless: float
-    """No further layers are closed beyond this one: such nets are of no use."""
+    """Beyond this one and the tolerance, no further layers are closed: such nets are of no use."""
 
 
 CHANGES = {"accuracy": AllowedChange(0.001, 0.1), "loss": AllowedChange(0.01, 1.0)}
@@ -87,7 +88,8 @@ def prune(
     part = reading.part(net, split, examples)
     layers = len(net.layout.layers)
     with AnalysisProgress(console or Console()).step("closing layers", layers, "layers") as advance:
-        found = analysis.lesion_greedily(net.model, part.batches, scores_of(part), advance, _is_useless)
+        is_useless = functools.partial(_is_useless, tolerance=tolerance or 0.0)
+        found = analysis.lesion_greedily(net.model, part.batches, scores_of(part), advance, is_useless)
     score = _score(found.scores)
     allowed = CHANGES[score].tolerance if tolerance is None else tolerance
     count = found.spared(allowed * _unit(score, float(found.scores["loss"][0])), score)
@@ -146,10 +148,12 @@ def _score(scores: Mapping[str, object]) -> str:
     return "accuracy" if "accuracy" in scores else "loss"
 
 
-def _is_useless(intact: Mapping[str, float], now: Mapping[str, float]) -> bool:
+def _is_useless(intact: Mapping[str, float], now: Mapping[str, float], tolerance: float) -> bool:
+    from highway_keras.analysis.lesions import ROUNDING
+
     score = _score(now)
     worse = intact[score] - now[score] if score == "accuracy" else now[score] - intact[score]
-    return worse > CHANGES[score].useless * _unit(score, intact["loss"])
+    return worse > max(CHANGES[score].useless, tolerance) * _unit(score, intact["loss"]) + ROUNDING
 
 
 def _unit(score: str, loss: float) -> float:

@@ -97,6 +97,13 @@ def test_layers_that_do_nothing_are_removed(deep_run, tmp_path, capsys):
     assert f"next: highway evaluate {tmp_path / 'small'}" in said
 
 
+@pytest.mark.usefixtures("toy")
+def test_a_large_tolerance_allows_every_layer_to_be_removed(deep_run, tmp_path):
+    found = pruned(deep_run, tmp_path / "plain", "--tolerance", "1").record.pruned
+    assert len(found.removed) == LAYERS
+    assert found.after["accuracy"] < found.before["accuracy"] - 0.1
+
+
 def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_path, toy, capsys):
     pruned(deep_run, tmp_path / "small")
     assert toy.asked == ["validation"], "the test split has no part in it"
