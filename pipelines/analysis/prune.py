@@ -179,6 +179,6 @@ def _rows(found: "Elimination") -> list[list[object]]:
     before = 0
     for place, count in enumerate(found.closed.tolist()):
         names = [found.layout.layers[number] for number in found.order[before:count]]
-        rows.append([count, *(round(float(values[place]), 6) for values in found.scores.values()), " ".join(names)])
+        rows.append([count, *(f"{values[place]:.6g}" for values in found.scores.values()), " ".join(names)])
         before = count
     return rows

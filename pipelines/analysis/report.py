@@ -50,9 +50,9 @@ def layers(analysis: Analysis) -> Iterator[dict[str, object]]:
             "name": name,
             "units": units,
             "initial_bias": float(found.initial_bias[number]),
-            **{title: round(float(values[number]), 6) for title, values in columns.items()},
+            **{title: _rounded(values[number]) for title, values in columns.items()},
             "dead": dead[number],
-            **{f"lesion_{score}": round(float(values[number]), 6) for score, values in analysis.lesions.scores.items()},
+            **{f"lesion_{score}": _rounded(values[number]) for score, values in analysis.lesions.scores.items()},
         }
 
 
@@ -126,6 +126,11 @@ def _chosen(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
 def _examples(part: Part) -> str:
     some = "" if part.count == part.of else f" of {part.of:,}, evenly spaced"
     return f"{part.name}, {part.split} split, {part.count:,} examples{some}"
+
+
+def _rounded(value: float) -> float:
+    """Rounds to six significant digits: gates of very deep nets open by less than a millionth."""
+    return float(f"{value:.6g}")
 
 
 def _cell(value: object) -> str:

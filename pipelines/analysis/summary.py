@@ -65,7 +65,7 @@ def of_gates(found: GateStatistics) -> Iterator[tuple[str, str]]:
     layers, total, dead = len(found.layout.layers), found.layout.gates, int(found.dead.sum())
     yield "sum of the mean gates", f"{open_layers(found):.2f} of {layers} layers"
     shares = f"below {LEFT:g} in {found.left.mean():.1%} of cases, above {RIGHT:g} in {found.right.mean():.1%}"
-    yield "T", f"{found.mean.mean():.3f} on average, {shares}"
+    yield "T", f"{found.mean.mean():.3g} on average, {shares}"
     yield f"gates below {LEFT:g} on every example", f"{int(np.sum(found.left > 1 - 1e-9)):,} of {total:,}"
     yield "dead gates: their slope rounds to 0 in the layer's number format", f"{dead:,} of {total:,}"
 

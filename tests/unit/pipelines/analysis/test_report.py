@@ -34,10 +34,22 @@ def test_the_table_has_a_row_for_each_layer(tmp_path):
         rows = list(csv.DictReader(lines))
     assert [row["name"] for row in rows] == ["highway_01", "highway_02", "last"]
     assert [row["dead"] for row in rows] == ["1", "0", "0"]
-    assert [row["bias"] for row in rows] == ["-2.0", "-2.25", "-2.333333"]
+    assert [row["bias"] for row in rows] == ["-2.0", "-2.25", "-2.33333"]
     assert "| 1 | highway_01 | 2 | -2 | -2 | 0.1 | 0.75 | 0 | 1 | 1.5 | 0.5 |" in page
     assert "12 examples of 24, evenly spaced" in page
     assert "best weights" in page
+
+
+def test_small_gates_and_losses_keep_their_digits(tmp_path):
+    known = analysis()
+    statistics = replace(known.statistics, means=known.statistics.means / 1e6, left=known.statistics.left / 1e6)
+    found = replace(known, statistics=statistics, lesions=lesions([1.25e-7, 1.0, 1.0]))
+    page = written(tmp_path, found)
+    with (tmp_path / "layers.csv").open() as lines:
+        row = next(csv.DictReader(lines))
+    assert [float(row[name]) for name in ("mean_T", "share_below_0.1", "lesion_loss")] == [1e-7, 7.5e-7, 1.25e-7]
+    assert "| 1 | highway_01 | 2 | -2 | -2 | 1e-07 | 7.5e-07 | 0 | 1 | 1.25e-07 |" in page
+    assert "2.57e-07 on average" in page
 
 
 def test_the_page_shows_the_costliest_of_many_layers():
