@@ -12,7 +12,7 @@ from highway_keras.analysis.lesions import ROUNDING, Lesioner
 from highway_keras.analysis.scorer import ScoreSpec
 
 ROUNDS = 50
-"""Number of rounds in which all layers of a deeper net are closed, several in each."""
+"""Most rounds in which all layers are closed, in deeper nets several in each."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def lesion_greedily(
 
     This is backward elimination. The cost of a layer is measured anew in each round, next to the layers closed before,
     because layers can replace each other: each of two may be dispensable, but not both. Nets of more than 50 layers are
-    closed in 50 rounds, several layers in each.
+    closed in at most 50 rounds, several layers in each.
 
     Args:
         model: see `lesion_layers`.
@@ -114,5 +114,5 @@ def lesion_greedily(
             arrays = {name: np.array(values) for name, values in states.items()}
             return Elimination(found.layout, tuple(order), np.array(counts), found.examples, arrays)
         others = np.setdiff1d(np.arange(layers), order)
-        cheapest = np.argsort(found.scores["loss"][1:], kind="stable")[: max(1, layers // ROUNDS)]
+        cheapest = np.argsort(found.scores["loss"][1:], kind="stable")[: -(-layers // ROUNDS)]
         order += others[cheapest].tolist()

@@ -69,6 +69,9 @@ def test_deep_nets_close_several_layers_in_each_round(net, examples, monkeypatch
     assert [*found.closed] == [0, 2, 4, 6]
     one = lesion_greedily(net, in_batches(*examples), until=lambda *_: True)
     assert found.order[:2] == one.order
+    # Never more rounds, also if they do not divide the layers: one layer in each would be six.
+    monkeypatch.setattr(elimination, "ROUNDS", 4)
+    assert [*lesion_greedily(net, in_batches(*examples)).closed] == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize(("tolerance", "count"), [(0.0, 2), (0.01, 3), (0.011, 3), (0.5, 4)])
