@@ -21,6 +21,7 @@ CATEGORIES = 100
 SHOWN = 4
 # The rest of a sentence about a column or a file.
 NOT_UTF8 = "is not in UTF-8. Convert the file: iconv -f latin1 -t utf-8."
+EMPTY = "is empty"
 MICROSECONDS_PER_DAY = 86_400e6
 
 
@@ -70,6 +71,27 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
             "Expected finite numbers: correct it, or leave the cell empty."
         )
     return numbers
+
+
+def needed(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
+    """Returns the values of a column that a model takes or predicts; all are missing if it is empty.
+
+    Args:
+        column: see `values`.
+        name: see `values`.
+        path: see `values`.
+
+    Raises:
+        UserError: see `values`, or the values are neither numbers, texts, truth values nor dates.
+    """
+    found = values(column, name, path)
+    if not isinstance(found, str):
+        return found
+    if found == EMPTY:
+        return np.full(len(column), None, object)
+    raise UserError(
+        f"the column {name!r} of {path} {found}. Expected numbers, texts, truth values or dates: convert the column."
+    )
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -210,7 +232,7 @@ def _unusable(column: pa.ChunkedArray, name: str) -> str:
         # Programs write the numbers of rows into a column without a name.
         return "has no name"
     if len(column) == column.null_count:
-        return "is empty"
+        return EMPTY
     numbers = pa.types.is_primitive(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind))
     return "" if is_text(kind) or numbers or pa.types.is_decimal(kind) else f"holds values of the type {kind}"
 

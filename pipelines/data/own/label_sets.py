@@ -63,7 +63,7 @@ def of_rows(content: pa.Table, target: str, separator: str | None, path: Path) -
         Tuples of names, objects [n], None for a row without a target; or None if rows have one class, or a number.
 
     Raises:
-        UserError: one of several target columns has other values than 0 and 1.
+        UserError: one of several target columns has other values than 0 and 1, or cannot be read.
     """
     first, *others = target_columns(target, content.column_names)
     found: list[tuple[str, ...] | None]
@@ -97,8 +97,7 @@ def hot(sets: Sequence[tuple[str, ...]] | np.ndarray, labels: Sequence[str]) -> 
 
 
 def _flags(content: pa.Table, name: str, path: Path) -> np.ndarray:
-    values = columns.values(content[name], name, path)
-    texts = [None] * len(content) if isinstance(values, str) else columns.as_texts(values)
+    texts = columns.as_texts(columns.needed(content[name], name, path))
     if wrong := next((text for text in texts if text not in FLAGS), None):
         raise UserError(f"the target {name} of {path} must hold 0 or 1, as one of several targets. Received: {wrong}.")
     return np.array([FLAGS[text] for text in texts])

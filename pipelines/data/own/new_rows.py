@@ -90,9 +90,7 @@ def read(
         raise UserError(f"the table {path} has no rows. Add some, or name another table.")
 
     def values(name: str) -> np.ndarray:
-        found = own_columns.values(content[name], name, path)
-        # A column may be empty here.
-        return np.full(len(content), None, object) if isinstance(found, str) else found
+        return own_columns.needed(content[name], name, path)
 
     features, warnings = np.empty((len(content), len(columns)), np.float32), []
     for place, column in enumerate(columns):
@@ -133,6 +131,7 @@ def _sets(
     """
     sets = label_sets.of_rows(content, target, separator, path)
     if sets is None:
+        own_columns.needed(content[target], target, path)
         return None, Counter()
     missing = own_columns.is_missing(sets)
     # The model cannot predict classes that it does not have.

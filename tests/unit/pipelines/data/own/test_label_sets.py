@@ -48,6 +48,10 @@ def test_several_columns_are_a_class_each(tmp_path):
     assert found.tolist() == [("a", "b"), (), ("a", "b"), None]
     with pytest.raises(UserError, match=r"the target b of .*a\.csv must hold 0 or 1, as one of several.*Received: 2\."):
         of_rows(pa.table({"a": [0, 1], "b": [0, 2]}), "a,b", None, tmp_path / "a.csv")
+    with pytest.raises(UserError, match=r"the column 'b' of .*a\.csv holds values of the type list<.*int64>\."):
+        of_rows(pa.table({"a": [0, 1], "b": [[0], [1]]}), "a,b", None, tmp_path / "a.csv")
+    found = of_rows(pa.table({"a": [0, 1], "b": [None, None]}), "a,b", None, tmp_path / "a.csv")
+    assert found.tolist() == [None, None]
 
 
 def test_sets_become_ones_and_zeros():

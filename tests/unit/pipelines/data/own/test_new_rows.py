@@ -123,6 +123,27 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, content, said):
         read(written(tmp_path / "a.csv", content), COLUMNS, "price", ())
 
 
+TIME, NUMBERS_IN_LISTS = datetime.time(12, 30), [[0.5], [1.5]]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ({"age": [TIME, None]}, {}, r"'age' of .*a\.parquet holds values of the type time64\[us\]\. Expected numbers"),
+        ({"rooms": [datetime.timedelta(1), None]}, {}, r"'rooms' .* holds values of the type duration\[us\]\."),
+        ({"city": NUMBERS_IN_LISTS}, {}, r"'city' .* holds values of the type list<.*double>\."),
+        ({"price": NUMBERS_IN_LISTS}, {}, r"'price' .* holds values of the type list<.*double>\."),
+        ({"price": NUMBERS_IN_LISTS}, {"multi_label": True}, r"'price' .* holds values of the type list<.*double>\."),
+    ],
+)
+def test_columns_of_other_types_are_refused_and_empty_ones_are_missing(tmp_path, content, options, said):
+    empty = {"rooms": [None] * 2, "age": [None] * 2, "city": [None] * 2}
+    with pytest.raises(UserError, match=f"the column {said}"):
+        read(written(tmp_path / "a.parquet", empty | content), COLUMNS, "price", (), **options)
+    found = read(written(tmp_path / "b.parquet", empty), COLUMNS, "price", (), **options).values
+    np.testing.assert_array_equal(found, [[np.nan, np.nan, -1]] * 2)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_a_missing_or_damaged_file_is_reported(tmp_path, name):
     with pytest.raises(UserError, match=rf"there is no table .*{name}"):
