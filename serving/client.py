@@ -19,7 +19,8 @@ import numpy as np
 from PIL import Image, ImageOps
 from pydantic import TypeAdapter, ValidationError
 
-from serving.errors import ServingError
+from serving.errors import ImageError, ServingError
+from serving.image_files import DEEP, refuse_unknown_range
 from serving.schemas import Answer, ServedModel
 
 # Statuses worth a retry.
@@ -265,13 +266,19 @@ def _to_image(pixels: np.ndarray, number: int) -> Image.Image:
 
 def _png(image: Image.Image, number: int) -> bytes:
     """Encodes an image as PNG, without loss."""
-    file = io.BytesIO()
+    name, file = f"image {number + 1}", io.BytesIO()
     try:
+        refuse_unknown_range(image, name)
         # Pillow writes PNG files without the EXIF orientation.
         shown = ImageOps.exif_transpose(image)
+        if shown.mode in DEEP:
+            # Without the integers in between, Pillow clips big-endian values to 255.
+            shown = shown.convert("I").convert("I;16")
         (shown if shown.mode in PNG else shown.convert("RGB")).save(file, "PNG")
+    except ImageError as error:
+        raise ClientError(str(error)) from None
     except (OSError, ValueError) as error:
-        raise ClientError(f"image {number + 1} cannot be read: {error}.") from None
+        raise ClientError(f"{name} cannot be read: {error}.") from None
     return file.getvalue()
 
 

@@ -29,7 +29,7 @@ RATIOS = (8, 4, 2)
 # Pixels to convert and scale down at a time: a converted copy of the whole image would take another 200 MB.
 _BAND = 2**20
 # Pillow's modes for 16-bit grey; all have their values in the low half of an integer.
-_DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _TRANSPARENT = ("RGBA", "RGBa", "LA", "La", "PA")
 # Formats that cannot be decoded, each with advice to the user.
 _CONVERSIONS = {
@@ -184,6 +184,28 @@ def _other_format(encoded: bytes) -> str | None:
     return "SVG" if b"<svg" in encoded[:_SVG_HEAD].replace(b"\0", b"").lower() else None
 
 
+def refuse_unknown_range(image: Image.Image, name: str) -> None:
+    """Refuses an image whose values of black and white are unknown.
+
+    Args:
+        image: the image; in memory, with no format, one of mode I may hold any whole numbers, as in a TIFF file.
+        name: its name, for the message.
+
+    Raises:
+        ImageError: see above.
+    """
+    if image.mode == "F":
+        raise ImageError(
+            f"{name} has floating-point pixels, whose black and white are unknown. Save it with 8 or 16 bits."
+        )
+    # Of whole numbers of more than 16 bits, or with a sign.
+    if image.mode == "I" and image.format in ("TIFF", None):
+        raise ImageError(
+            f"{name} has pixels of 32 bits or with a sign, whose black and white are unknown. Save it with 8 or 16 "
+            "bits, without a sign."
+        )
+
+
 def _check(image: Image.Image, name: str, pixels: int) -> None:
     if not image.width * image.height:
         raise ImageError(f"{name} has no pixels: {image.width} x {image.height}.")
@@ -192,16 +214,7 @@ def _check(image: Image.Image, name: str, pixels: int) -> None:
             f"{name} has {image.width} x {image.height} pixels, more than the limit of {pixels:,}. "
             "Send a smaller image."
         )
-    if image.mode == "F":
-        raise ImageError(
-            f"{name} has floating-point pixels, whose black and white are unknown. Save it with 8 or 16 bits."
-        )
-    # Of whole numbers of more than 16 bits, or with a sign.
-    if image.mode == "I" and image.format == "TIFF":
-        raise ImageError(
-            f"{name} has pixels of 32 bits or with a sign, whose black and white are unknown. Save it with 8 or 16 "
-            "bits, without a sign."
-        )
+    refuse_unknown_range(image, name)
     # Many phones append a second, smaller image (MPO); viewers show the first. The number of frames is not read, as
     # Pillow would go through a GIF of a million frames to its end.
     if image.format != "MPO" and getattr(image, "is_animated", False):
@@ -295,7 +308,7 @@ def _mixable(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    if image.mode not in _DEEP:
+    if image.mode not in DEEP:
         return image
     # Pillow's own conversion clips values above 255.
     return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
