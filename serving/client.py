@@ -205,7 +205,7 @@ def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
     if isinstance(image, bytes | bytearray | memoryview):
         return name, bytes(image)
     if isinstance(image, Image.Image):
-        return str(getattr(image, "filename", "")) or name, _png(image, number)
+        return _printable(str(getattr(image, "filename", ""))) or name, _png(image, number)
     if isinstance(image, np.ndarray):
         return name, _png(_to_image(image, number), number)
     if not isinstance(image, str | os.PathLike):
@@ -214,12 +214,17 @@ def _file(image: ImageInput, number: int) -> tuple[str, bytes]:
         )
     path = Path(image)
     try:
-        return str(path), path.read_bytes()
+        return _printable(path), path.read_bytes()
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         # The path contains a null byte.
         raise ClientError(f"{str(path)!r} cannot be read: {error}.") from None
+
+
+def _printable(path: str | Path) -> str:
+    r"""Escapes bytes of a file's name that are not UTF-8 as \xe9: a request takes nothing else."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _json(rows: Sequence[TableRow]) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipelines.core.console import printable
 from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.url import Location
@@ -145,7 +146,7 @@ def predict_remotely(
         raise UserError(f"{error}{advice}") from error
     predictions = [prediction for answer in answers for prediction in answer.predictions]
     return f"{model} version {version}", [
-        prediction.model_copy(update={"file": str(image)})
+        prediction.model_copy(update={"file": printable(str(image))})
         for image, prediction in zip(images, predictions, strict=True)
     ]
 

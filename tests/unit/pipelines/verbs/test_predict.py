@@ -1,10 +1,13 @@
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import httpx2 as httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,6 +16,7 @@ from pipelines.core.errors import UserError
 from pipelines.data.figures import save_images
 from pipelines.inference.predict import predict
 from pipelines.verbs.cli import main
+from serving.client import Client
 from tests.digits import ten_digits
 
 ROOT = Path(__file__).parents[4]
@@ -113,6 +117,33 @@ def test_an_endpoint_takes_files_of_this_machine_only(images, tmp_path, monkeypa
     word = word or str(tmp_path)
     message = refused(capsys, "digits", images[0], word, "--url", "http://127.0.0.1:1")
     assert f"with --url, images are existing files of this machine. Received: {word}. " in message
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    """An endpoint without a network, which gives each image the class 7; returns the requests."""
+    requests = []
+
+    def answer(request):
+        requests.append(request)
+        predictions = [{"top": [{"label": "7", "probability": 0.9}]}] * request.content.count(b"filename=")
+        return httpx.Response(200, json={"model": "digits", "version": 2, "predictions": predictions})
+
+    monkeypatch.setattr("serving.client.Client", partial(Client, transport=httpx.MockTransport(answer)))
+    return requests
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_endpoint_takes_files_whose_names_are_not_utf_8(endpoint, images, monkeypatch, capsys, form):
+    monkeypatch.chdir(images[0].parent)
+    name = os.fsdecode(b"caf\xe9.png")
+    shutil.copy(images[0], name)
+    assert main(["predict", "digits", name, "--url", "http://here", "--format", form]) == 0
+    (request,) = endpoint
+    # Forms escape the backslash.
+    assert rb'filename="caf\\xe9.png"' in request.content
+    shown = capsys.readouterr().out
+    assert (json.loads(shown)["file"] if form == "json" else shown.splitlines()[3].split()[1]) == r"caf\xe9.png"
 
 
 def test_a_whole_bucket_is_no_output(images, capsys):
