@@ -55,7 +55,8 @@ class Client:
     """Sends requests to one endpoint. Keep the client: its connections stay open. Several threads may use it.
 
     A request is repeated if the endpoint is busy (429, 503) or the connection fails, which is safe because predictions
-    have no side effects. Other errors are not retried.
+    have no side effects. Other errors are not retried, nor is a request without an answer in time: the endpoint may
+    still compute it, and each repetition would add to its load.
 
     Args:
         url: URL of the endpoint.
@@ -90,6 +91,7 @@ class Client:
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
             raise ClientError(f"{url} is not the address of an endpoint. Expected one such as http://127.0.0.1:8501.")
         self._url = url
+        self._timeout = timeout
         self._attempts = attempts
 
     def __enter__(self) -> Self:
@@ -172,6 +174,11 @@ class Client:
                 answer = self._http.request(method, path, **options)
             except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
                 raise ClientError(f"{self._url} cannot be used: {error}.") from None
+            except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout):
+                raise ClientError(
+                    f"{self._url} has not answered within {self._timeout:g} s. Send less in one request, or give the "
+                    "client a longer timeout."
+                ) from None
             except httpx.TransportError as error:
                 if not left:
                     raise ClientError(

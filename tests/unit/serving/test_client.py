@@ -203,6 +203,17 @@ def test_hopeless_requests_are_not_repeated(waits, status):
     assert (caught.value.status, len(endpoint.requests), waits) == (status, 1, [])
 
 
+@pytest.mark.parametrize("error", [httpx.ReadTimeout("late"), httpx.WriteTimeout("late"), httpx.PoolTimeout("late")])
+def test_a_request_that_timed_out_is_not_repeated(waits, error):
+    client, endpoint = made(error, timeout=2.5)
+    with pytest.raises(ClientError, match=r"^http://here has not answered within 2\.5 s\. Send less in one"):
+        client.predict("digits", [b"x"])
+    assert (len(endpoint.requests), waits) == (1, [])
+    # No request has reached an endpoint that cannot be connected to.
+    client, endpoint = made(httpx.ConnectTimeout("late"), 200)
+    assert client.predict("digits", [b"x"]).version == 2
+
+
 def test_the_client_gives_up_after_the_last_attempt(waits):
     client, endpoint = made(503, attempts=3)
     with pytest.raises(ClientError, match="answered 503"):
