@@ -170,8 +170,10 @@ def slurm(tmp_path):
         stand_in(programs, "scontrol", """
             if [ "$1" = show ]; then printf "n1\nn2\n"; else echo "$@" >> "$SCRATCH/requeued"; fi
         """)  # fmt: skip
-        # Passes SIGTERM to its tasks, and ends with the status of the last one.
+        # Takes the cores of each task, passes SIGTERM to its tasks, and ends with the status of the last one.
         stand_in(programs, "srun", """
+            [ "$1" = --cpus-per-task=8 ] || exit 64
+            shift
             trap 'kill -TERM $tasks' TERM
             for id in 0 1; do SLURM_PROCID=$id "$@" & tasks="$tasks $!"; done
             for task in $tasks; do wait $task || wait $task; status=$?; done
@@ -179,6 +181,7 @@ def slurm(tmp_path):
         """)  # fmt: skip
         stand_in(programs, "highway", highway)
         variables = {"SCRATCH": str(tmp_path), "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7"}
+        variables["SLURM_CPUS_PER_TASK"] = "8"
         return subprocess.Popen(
             ["bash", SBATCH], env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **variables}
         )
