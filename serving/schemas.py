@@ -8,6 +8,9 @@ from serving.inputs import Column
 from serving.manifest import MOST_DIGITS
 from serving.rows import Value
 
+# Maximum number of classes that a request may ask for.
+MOST_CLASSES = 1000
+
 
 def json_version(version: int) -> int | str:
     """Returns a version as it is written in JSON: as a string if JavaScript would round the number."""

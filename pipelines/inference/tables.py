@@ -26,7 +26,7 @@ from serving.inputs import Column
 from serving.manifest import GATE_MEANS, PROBABILITIES, VALUE
 from serving.model import above_half, open_model, top
 from serving.rows import decode
-from serving.schemas import Guess, Prediction
+from serving.schemas import MOST_CLASSES, Guess, Prediction
 
 # Rows of a batch here, and of a request, well below the limit of an endpoint.
 BATCH, REQUEST = 8192, 128
@@ -182,7 +182,9 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
 
             def ask(rows: np.ndarray) -> Outputs:
                 given = [decode(row, columns) for row in rows]
-                answer = client.predict(name, rows=given, top=len(labels) or 1, **asked)
+                # The probabilities of classes beyond the limit of a request count as 0.
+                count = min(len(labels) or 1, MOST_CLASSES)
+                answer = client.predict(name, rows=given, top=count, **asked)
                 # One version predicts all rows, even if a new one is loaded in the meantime.
                 asked.update(version=answer.version, label=None)
                 if not labels:

@@ -17,6 +17,7 @@ from pipelines.core.url import Location, Url, location
 from pipelines.inference.image_ref import TFDS
 from pipelines.inference.inputs import TARS
 from pipelines.inference.predict import TOP, is_table, predict, predict_remotely, table
+from serving.schemas import MOST_CLASSES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,6 +69,8 @@ class Arguments(Frozen):
             raise ValueError("--out needs a model on this machine. Leave out --url or --out")
         if self.url is None and (self.version or self.label):
             raise ValueError("--version and --label need --url. Name the folder of the version as MODEL instead")
+        if self.url is not None and self.top > MOST_CLASSES:
+            raise ValueError(f"with --url, --top must be at most {MOST_CLASSES:,}. Received: {self.top}")
         if self.version and self.label:
             raise ValueError("a version is named by --version or --label. Leave one out")
         if self.out is not None and self.format != "table":

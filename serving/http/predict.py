@@ -21,7 +21,7 @@ from serving.http.openapi import EXAMPLES_BODY, JSON, RAW, operation
 from serving.manifest import Manifest
 from serving.protocols import predict as protocol
 from serving.protocols import request as protocol_request
-from serving.schemas import Answer
+from serving.schemas import MOST_CLASSES, Answer
 
 FORM = "multipart/form-data"
 # Parts of a form beyond the number of files that a request may have.
@@ -42,7 +42,7 @@ class Query(BaseModel):
     """Number of the version; None is the newest in service."""
     label: str | None = None
     """Label of a version, instead of its number."""
-    top: Annotated[int, Field(ge=1, le=1000)] = 3
+    top: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = 3
     """Number of classes to return."""
     explain: bool = False
     """Add the mean gate of each layer."""
@@ -56,7 +56,7 @@ class Query(BaseModel):
 
 DEFAULT = Query()
 # Of the parameters that are neither texts nor switches.
-_EXPECTED = {"version": "a positive integer", "top": "an integer from 1 to 1,000"}
+_EXPECTED = {"version": "a positive integer", "top": f"an integer from 1 to {MOST_CLASSES:,}"}
 
 
 def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:

@@ -152,8 +152,12 @@ def test_errors_are_one_message_and_leave_nothing(models, tmp_path, monkeypatch,
     assert sorted(tmp_path.iterdir()) == before
 
 
+# More classes than an endpoint returns.
+CODES = tuple(map(str, range(1002)))
+
+
 class FakeClient:
-    """An endpoint with a regression, two classifiers and a model of images, of which version 3 answers."""
+    """An endpoint with a regression, three classifiers and a model of images, of which version 3 answers."""
 
     asked: list
 
@@ -176,6 +180,7 @@ class FakeClient:
             served("houses", (), target="price", **table),
             served("sales", table_model.LABELS, target="sold", **table),
             served("tags", table_model.LABELS, multi_label=True, target="sold", label_separator="|", **table),
+            served("codes", CODES, target="code", **table),
             served("tiny", ("a",), shape=(4, 3, 1)),
         )
 
@@ -184,6 +189,9 @@ class FakeClient:
         probabilities = (
             {"yes": 0.9, "later": 0.8, "no": 0.1} if model == "tags" else {"yes": 0.5, "no": 0.3, "later": 0.2}
         )
+        if model == "codes":
+            assert top <= 1000
+            probabilities = dict.fromkeys(CODES[::-1], 1 / len(CODES))
         guesses = tuple(Guess(label=name, probability=one) for name, one in probabilities.items())
         given = [Prediction(value=row["rooms"]) if model == "houses" else Prediction(top=guesses[:top]) for row in rows]
         return Answer(model=model, version=3, predictions=tuple(given))
@@ -212,6 +220,15 @@ def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
     out = capsys.readouterr().out
     assert {row[1] for row in cells(out)} == {"yes"}
     assert "accuracy 33.3% on 3 rows" in out
+
+
+def test_an_endpoint_is_asked_for_no_more_classes_than_it_returns(endpoint, rows, capsys):
+    words = ["predict", "codes", str(rows), "--url", "http://here", "--format", "json"]
+    assert main(words) == 0
+    (first, *_) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {one["label"] for one in first["top"]} <= {*CODES[2:]}
+    assert main([*words, "--top", "1001"]) == 2
+    assert "with --url, --top must be at most 1,000. Received: 1001" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "said"), [("tiny", "takes images, not tables"), ("none", "serves no model 'none'")])
