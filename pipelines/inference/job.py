@@ -23,12 +23,11 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.core.url import Location
 from pipelines.inference import inputs, part_tasks, stored_model
-from pipelines.inference.image_ref import SUFFIXES
 from pipelines.inference.net_inputs import batches, converter
 from pipelines.inference.part_files import SUFFIX
 from pipelines.inference.part_tasks import ImagePart, part_model, predict_part
 from pipelines.inference.parts import GROUP, Parts, files, open_parts
-from pipelines.inference.predict import NO_IMAGES
+from pipelines.inference.predict import NO_IMAGES, no_images
 from pipelines.inference.progress import JobProgress, Total
 from pipelines.inference.rows import RowBuilder
 from serving import manifest
@@ -139,10 +138,7 @@ def run(
             advice = saved(parts, "fix it and repeat the command to resume", "images")
             raise UserError(f"{listing.failure} {advice}")
         if not progress.images:
-            raise UserError(
-                f"there are no images in {' '.join(job.inputs)}. Expected files that end in "
-                f"{', '.join(sorted(SUFFIXES))}. Name tar files in a folder explicitly, for example with a glob."
-            )
+            raise no_images(job.inputs)
         parts.finish(schema)
     return JobResult(progress.images, resumed, progress.unreadable, progress.seconds)
 

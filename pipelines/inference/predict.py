@@ -10,6 +10,7 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.url import Location
 from pipelines.data.roots import TABLES
+from pipelines.inference.image_ref import SUFFIXES
 from serving.errors import ServingError
 from serving.schemas import Guess, Prediction, digits_notice
 
@@ -31,7 +32,7 @@ class Predictions(NamedTuple):
     predictions: list[Prediction]
     """One for each image that could be read."""
     unreadable: list[str]
-    """A sentence for each image that could not be."""
+    """A sentence for each image that could not be, and for a damaged source, which ends the images."""
 
 
 def is_table(words: Sequence[str]) -> bool:
@@ -59,7 +60,7 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
         The version folder, a prediction for each image, and the images that could not be read.
 
     Raises:
-        UserError: the model is missing or damaged or takes no images, or a name matches nothing.
+        UserError: the model is missing or damaged or takes no images, a name matches nothing, or there are no images.
 
     Example:
         predict(Path("models/demo"), ["seven.png"]).predictions[0].top[0].label  # "7"
@@ -97,9 +98,21 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
             found.predictions.append(
                 Prediction(file=one.name, top=guesses, labels=present, digits=one.digits, notice=notice)
             )
-    if listing.failure:
+    if listing.failure and not found.predictions:
         raise listing.failure
+    if listing.failure:
+        found.unreadable.append(str(listing.failure))
+    if not found.predictions and not found.unreadable:
+        raise no_images(images)
     return found
+
+
+def no_images(places: Sequence[str | Path]) -> UserError:
+    """Returns the error for folders and archives without images."""
+    return UserError(
+        f"there are no images in {' '.join(map(str, places))}. Expected files that end in "
+        f"{', '.join(sorted(SUFFIXES))}. Name tar files in a folder explicitly, for example with a glob."
+    )
 
 
 def predict_remotely(

@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
 
     Raises:
         UserError: see `predict` and `pipelines.inference.tables`, and with --out `pipelines.inference.job.run`.
-        SystemExit: some images could not be read (status 1).
+        SystemExit: some images, or a source after others, could not be read (status 1).
     """
     given = parse(Arguments, arguments, "highway predict", Arguments.__doc__ or "")
     if is_table(given.images):

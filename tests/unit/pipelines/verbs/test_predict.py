@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +88,33 @@ def test_the_others_are_classified_if_an_image_is_bad(images, tmp_path, capsys):
     assert len(captured.out.splitlines()) == len(images)
     assert captured.err.startswith(f"{bad} cannot be read as an image")
     assert len(captured.err.splitlines()) == 1
+
+
+def test_the_images_before_a_damaged_archive_are_classified(images, tmp_path, capsys):
+    damaged = tmp_path / "more.tar"
+    with tarfile.open(damaged, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for image in images:
+            archive.add(image, image.name)
+    # In the middle of the second of the images, each of which takes a header of 512 bytes and as much again.
+    damaged.write_bytes(damaged.read_bytes()[:1700])
+    with pytest.raises(SystemExit) as status:
+        main(["predict", str(MODEL / "2"), str(images[0]), str(damaged), "--format", "json"])
+    captured = capsys.readouterr()
+    assert status.value.code == 1
+    assert [json.loads(line)["file"] for line in captured.out.splitlines()] == [
+        str(images[0]),
+        f"{damaged}:{images[0].name}",
+    ]
+    (message,) = captured.err.splitlines()
+    assert str(damaged) in message
+    damaged.write_bytes(damaged.read_bytes()[:700])
+    assert str(damaged) in refused(capsys, MODEL / "2", damaged)
+
+
+def test_a_folder_without_images_is_reported(tmp_path, capsys):
+    (tmp_path / "notes.txt").touch()
+    message = refused(capsys, MODEL / "2", tmp_path)
+    assert f"there are no images in {tmp_path}. Expected files that end in .avif, " in message
 
 
 def test_folders_and_standard_input(images, capsys, monkeypatch):
