@@ -207,9 +207,12 @@ def part_model(given: Location, folder: Path, count: int, explain: bool) -> Part
         count: number of classes per row.
         explain: whether to write the mean gate of each layer.
     """
-    # A net of the package has another path on a machine that has the package elsewhere.
-    named = isinstance(given, Url) or not given.exists()
-    return PartModel(given if named else folder, _digest(folder), count, explain)
+    if isinstance(given, Url):
+        path: Location = stored_model.version_url(given, folder)
+    else:
+        # A net of the package has another path on a machine that has the package elsewhere.
+        path = folder if given.exists() else given
+    return PartModel(path, _digest(folder), count, explain)
 
 
 def check_version(model: PartModel, folder: Path) -> None:

@@ -252,9 +252,21 @@ def _check(parts: Parts) -> None:
         if name:
             raise UserError(
                 f"{parts.out} was begun by another job: {name} was {_text(stored.get(name))} and is now "
-                f"{_text(parts.job[name])}. Repeat that command to finish it, name another file, or remove "
+                f"{_text(parts.job[name])}. {_to_finish(stored, parts.job)} to finish it, name another file, or remove "
                 f"{parts.folder} to start over."
             )
+
+
+def _to_finish(begun: Description, now: Description) -> str:
+    """Returns what to do: the command that began a result uses the newest version if it names none."""
+    if _version(begun) == _version(now):
+        return "Repeat that command"
+    return f"Name its version, MODEL/{_version(begun)},"
+
+
+def _version(job: Description) -> str:
+    """Returns the version of the model of a job; those of tables name it after the model: "houses 3, SHA-256"."""
+    return str(job.get("version") or str(job.get("model")).partition(",")[0].rpartition(" ")[2])
 
 
 def _clear(out: Location) -> None:

@@ -39,6 +39,17 @@ def local(model: Location) -> Path:
     return folder
 
 
+def version_url(model: Url, folder: Path) -> Url:
+    """Returns the URL of the version that a URL stood for, even if it has a newer one by now.
+
+    Args:
+        model: URL of a version folder, or of a model folder.
+        folder: what `local` returned for it.
+    """
+    named = model.text.split("/")[-2:] == [*folder.parts[-2:]]
+    return model if named else model / folder.name
+
+
 def _newest(model: Url) -> Prefix:
     """Returns a version, or the newest version of a model."""
     sizes = model.below()

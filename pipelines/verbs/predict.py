@@ -213,10 +213,10 @@ def _write(given: Arguments, out: Location) -> None:
 
 def _name_version(model: Location, folder: Path) -> None:
     """Prints the version that was used, unless the user named it."""
-    version: Location = folder
-    if isinstance(model, Url):
-        # It was downloaded to a cache.
-        version = model if model.name == folder.name else model / folder.name
+    from pipelines.inference import stored_model
+
+    # Of a URL, the folder is in a cache.
+    version = stored_model.version_url(model, folder) if isinstance(model, Url) else folder
     if version != model:
         sys.stderr.write(f"{version} is the newest version of {model}\n")
 

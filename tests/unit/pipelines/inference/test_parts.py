@@ -108,8 +108,8 @@ def test_other_images_are_refused(out, now, message):
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        ({"version": 2}, "version was 1 and is now 2"),
-        ({"paths": ["photos"]}, "paths was photos more and is now photos"),
+        ({"version": 2}, r"version was 1 and is now 2\. Name its version, MODEL/1, to finish it, name another file"),
+        ({"paths": ["photos"]}, r"paths was photos more and is now photos\. Repeat that command to finish it, name an"),
     ],
 )
 def test_another_job_is_refused_and_loses_nothing(out, job, message):
@@ -118,6 +118,18 @@ def test_another_job_is_refused_and_loses_nothing(out, job, message):
         pytest.fail("not refused")
     finish(out)
     assert names(out) == [*"ab"]
+
+
+def test_the_version_of_a_table_s_model_is_named(out):
+    job = {"model": "houses 3, 1f8e", "rows": "a.csv, 77aa"}
+    begin(out, "ab", job=job)
+    for model, advice in (
+        ("houses 12, 90b1", r"Name its version, MODEL/3,"),
+        ("houses 3, 90b1", "Repeat that command"),
+    ):
+        message = rf"model was houses 3, 1f8e and is now {model}\. {advice} to finish it, name another file"
+        with pytest.raises(UserError, match=message), open_parts(out, job | {"model": model}):
+            pytest.fail("not refused")
 
 
 def test_a_job_without_parts_is_replaced(out, tmp_path):

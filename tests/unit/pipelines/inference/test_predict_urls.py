@@ -4,6 +4,7 @@ import io
 import itertools
 import tarfile
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -253,6 +254,39 @@ def test_a_table_is_predicted_in_parts_by_other_processes(tmp_path):
     for place, out, executor in ((model, tmp_path / "a.parquet", None), (bucket / "houses", bucket / "b", Shuffled())):
         table_job.run(PredictionJob(place, (str(path),), out, 2), QUIET, executor)
     assert rows(bucket / "b") == rows(tmp_path / "a.parquet")
+
+
+class Newer(Shuffled):
+    """Runs tasks after this program has been called, as when a newer version appears during a job."""
+
+    def __init__(self, appear):
+        super().__init__()
+        self.appear = appear
+
+    def submit(self, *task):
+        if not self.keys:
+            self.appear()
+        super().submit(*task)
+
+
+@pytest.mark.parametrize("place", ["models/tiny", "models/tiny/1"])
+def test_the_version_of_the_start_predicts_all_images(bucket, whole, tmp_path, place):
+    newer = Newer(lambda: upload(tiny_model.write(tmp_path / "2", seed=1), bucket / "models" / "tiny" / "2"))
+    job = replace(remote(bucket, "out.parquet"), model=bucket / place)
+    assert run(job, QUIET, newer).images == 41
+    assert texts(bucket / "out.parquet") == whole
+    assert stored_model.local(bucket / "models" / "tiny").name == "2"
+
+
+def test_the_version_of_the_start_predicts_all_rows(tmp_path):
+    bucket = Url(f"memory://predicted-{next(numbers)}")
+    upload(table_model.write(tmp_path / "houses" / "1", regression=True), bucket / "houses" / "1")
+    path = tmp_path / "houses.csv"
+    path.write_text("rooms,age,city\n" + "4,10,Rome\n2,30,Paris\n" * 20)
+    table_job._opened.cache_clear()
+    newer = Newer(lambda: upload(table_model.write(tmp_path / "2", gates=False), bucket / "houses" / "2"))
+    table_job.run(PredictionJob(bucket / "houses", (str(path),), bucket / "out", 2), QUIET, newer)
+    assert len(rows(bucket / "out")) == 40
 
 
 def test_a_few_images_are_printed(bucket, capsys):
