@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -15,13 +16,22 @@ from serving.release import Release
 from serving.tf_serving import configuration
 
 
+class Change(NamedTuple):
+    """What is served after `release`."""
+
+    served: Release
+    """The versions and labels."""
+    ended: list[int]
+    """Versions that were served before and no longer are."""
+
+
 def release(
     model: Location,
     versions: Sequence[int] = (),
     labels: Mapping[str, int | None] | None = None,
     *,
     newest: bool = False,
-) -> Release:
+) -> Change:
     """Sets the versions of a model that are served; without any argument but the model, nothing changes.
 
     Args:
@@ -31,7 +41,7 @@ def release(
         newest: whether to serve the newest version, without labels.
 
     Returns:
-        The versions and labels served now.
+        The versions and labels served now, and the versions that no longer are.
 
     Raises:
         UserError: there is no such model or version, the arguments contradict each other, or the repository cannot be
@@ -57,7 +67,8 @@ def release(
         raise UserError(str(error)) from error
     except PermissionError as error:
         raise UserError(f"{root} cannot be written to: {error.strerror}. Change its permissions.") from error
-    return wanted
+    before, now = ({*(one.versions or there[-1:])} for one in (current, wanted))
+    return Change(wanted, sorted(before - now))
 
 
 def repository_of(model: Location) -> Location:

@@ -27,7 +27,8 @@ class Arguments(Frozen):
     versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Serve exactly these; to roll back, name the previous version."""
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """LABEL=VERSION, such as stable=1, for requests by label; LABEL= removes it. Can be repeated; other labels stay."""
+    """LABEL=VERSION, such as stable=1, for requests by label; LABEL= removes it. Can be repeated; other labels stay.
+    Without --versions, the labelled versions are served, and those named before."""
     newest: bool = False
     """Always serve the newest version, and remove the labels."""
 
@@ -42,9 +43,10 @@ def main(arguments: list[str]) -> None:
         UserError: see `release`.
     """
     given = parse(Arguments, arguments, "highway release", Arguments.__doc__ or "")
-    served = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
+    served, ended = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
     models_config = repository_of(given.model) / configuration.NAME
-    sys.stdout.write(_report(given.model, served) + f"TF Serving: {models_config}\n")
+    no_longer = "".join(f"{given.model}: version {version} is no longer served\n" for version in ended)
+    sys.stdout.write(_report(given.model, served) + no_longer + f"TF Serving: {models_config}\n")
 
 
 def _label(text: str) -> tuple[str, int | None]:
