@@ -17,7 +17,7 @@ from serving.tf_serving import configuration
 
 
 class Change(NamedTuple):
-    """What is served after `release`."""
+    """The outcome of `release`."""
 
     served: Release
     """The versions and labels."""
