@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     served, ended = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
     models_config = repository_of(given.model) / configuration.NAME
     no_longer = "".join(f"{given.model}: version {version} is no longer served\n" for version in ended)
-    sys.stdout.write(_report(given.model, served) + no_longer + f"TF Serving: {models_config}\n")
+    sys.stdout.write(no_longer + _report(given.model, served) + f"TF Serving: {models_config}\n")
 
 
 def _label(text: str) -> tuple[str, int | None]:

@@ -87,10 +87,10 @@ def test_a_label_moves_and_versions_roll_back(model, capsys):
 
 def test_versions_that_are_no_longer_served_are_named(model, capsys):
     # Without a release, the newest version is served.
-    assert f"{model}: version 3 is no longer served\nTF" in run(capsys, model, "--labels", "stable=1")[1]
+    assert f"{model}: version 3 is no longer served\n{model}: " in run(capsys, model, "--labels", "stable=1")[1]
     assert "no longer" not in run(capsys, model, "--labels", "stable=2")[1]
-    assert f"{model}: version 1 is no longer served\nTF" in run(capsys, model, "--versions", 2, 3)[1]
-    assert f"{model}: version 2 is no longer served\nTF" in run(capsys, model, "--newest")[1]
+    assert f"{model}: version 1 is no longer served\n{model}: " in run(capsys, model, "--versions", 2, 3)[1]
+    assert f"{model}: version 2 is no longer served\n{model}: " in run(capsys, model, "--newest")[1]
     assert "no longer" not in run(capsys, model, "--labels", "stable=3")[1]
 
 
