@@ -16,7 +16,7 @@ from pipelines.core.errors import StoppedError
 from pipelines.core.files import replacing
 from pipelines.core.run import FILES, Run, resuming
 from pipelines.core.signals import StopRequest
-from pipelines.training import checkpoint, metrics_file
+from pipelines.training import checkpoint, metrics_file, schedules
 from pipelines.training.checkpoint import Progress, SaveTimer
 from pipelines.training.optimizers import averaged
 from pipelines.training.probe import Probe
@@ -278,6 +278,7 @@ class SaveRun(keras.callbacks.Callback):
         self.again = again
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
+        self.schedule = schedules.rate(run.config.schedule, run.config.optimizer.learning_rate, self.steps)
         self.since = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -290,7 +291,7 @@ class SaveRun(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Keras's hook."""
         logs = {} if logs is None else logs
-        logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        logs["learning_rate"] = self._rate()
         self._count_seconds()
         progress = self.progress
         scores = {name: float(value) for name, value in logs.items()}
@@ -317,6 +318,15 @@ class SaveRun(keras.callbacks.Callback):
                     self.net.save(aside)
         record(self.run, progress)
         self._save_if_due()
+
+    def _rate(self) -> float:
+        """Returns the learning rate of the last step; that of Keras's optimizer is for the next one."""
+        optimizer = self.model.optimizer
+        rate = optimizer.learning_rate
+        if callable(self.schedule):
+            # Not the step of the run: loss scaling skips updates.
+            rate = self.schedule(int(keras.ops.convert_to_numpy(optimizer.iterations)) - 1)
+        return float(keras.ops.convert_to_numpy(rate))
 
     def _save_if_due(self) -> None:
         step, number = self.progress.step, self.highest(self.stop.by or 0)

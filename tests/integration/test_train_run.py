@@ -108,7 +108,7 @@ def test_a_run_directory_is_complete(whole, toy):
     ]
     assert list(rows[0])[8:] == [f"gate/{layer}" for layer in record.gates]
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 10), (2, 20), (3, 30), (4, 40)]
-    assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.1, 1e-10, 1e-10])
+    assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.1, 0.1, 1e-10])
     assert rows[-1]["val_accuracy"] > 0.9
     assert record.metrics["val_accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
     # The last row was written before the nets and the last checkpoint.

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 from highway_keras import Highway, mean_gates
-from pipelines.core.optimizers import SGD
+from pipelines.core.optimizers import SGD, ConstantSchedule, CosineSchedule, StepSchedule
 from pipelines.core.run import Run
 from pipelines.core.signals import StopRequest
-from pipelines.training import optimizers
+from pipelines.training import optimizers, schedules
 from pipelines.training.callbacks import AveragedGates, SaveRun, is_over
 from pipelines.training.checkpoint import Progress, SaveTimer
 from tests.toy_data import RECORD, toy_config
@@ -22,6 +22,28 @@ def test_gates_are_those_of_the_weights_that_are_saved(ema):
     assert logged[0] != logged[1]
     # `fit` ends by replacing the weights with their average.
     assert mean_gates(model, x) == {"first": pytest.approx(logged[1])}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (ConstantSchedule(), [0.5, 0.5]),
+        (StepSchedule(boundaries=(10,), factor=0.1), [0.5, 0.05]),
+        (CosineSchedule(), [0.25 * (1 + np.cos(np.pi * step / 20)) for step in (9, 19)]),
+    ],
+)
+def test_the_learning_rate_of_an_epoch_is_that_of_its_last_step(tmp_path, schedule, rates):
+    record = RECORD.model_copy(update={"steps_per_epoch": 10})
+    run = Run(tmp_path, toy_config(epochs=2, schedule=schedule, optimizer=SGD(learning_rate=0.5)), record, writes=False)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(optimizers.build(run.config.optimizer, schedules.rate(schedule, 0.5, 20)), "mse")
+    save = SaveRun(run, model, Progress(), timer=SaveTimer("auto", 0), stop=StopRequest(), tensorboard=None)
+    save.set_model(model)
+    logged = [{}, {}]
+    for epoch, logs in enumerate(logged):
+        model.optimizer.iterations.assign(10 * (epoch + 1))
+        save.on_epoch_end(epoch, logs)
+    assert [logs["learning_rate"] for logs in logged] == pytest.approx(rates, rel=1e-5)
 
 
 def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patience(tmp_path):
