@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pipelines.core.config import Config
 from pipelines.core.console import shown_loss
 from pipelines.core.files import write_text
 from pipelines.core.markdown import table
@@ -61,10 +62,7 @@ def text(run: Run) -> str:
         ("commit", commit),
     ]
     steps = "every epoch in [metrics.csv](metrics.csv)"
-    explained = (
-        "The loss of training and validation includes the weight penalty; training metrics are means over the epoch, "
-        "with dropout and augmentation."
-    )
+    explained = _explained(config)
     if record.pruned:
         steps = "every round in [pruning.csv](pruning.csv)"
         explained = f"The layers were chosen on these {record.pruned.split} examples; the test split had no part in it."
@@ -80,6 +78,16 @@ def text(run: Run) -> str:
         if (run.path / "figures" / name).exists():
             parts += [f"## {caption}", f"![{caption}](figures/{name})"]
     return "\n\n".join(parts) + "\n"
+
+
+def _explained(config: Config) -> str:
+    """Says how losses and metrics of training differ from those of an evaluation."""
+    smoothing = " and label smoothing" if config.label_smoothing else ""
+    weights = "; that of training also weighs the classes" if config.class_weights == "balanced" else ""
+    return (
+        f"The loss of training and validation includes the weight penalty{smoothing}{weights}; training metrics are "
+        "means over the epoch, with dropout and augmentation."
+    )
 
 
 def _measured(run: Run) -> str:

@@ -21,3 +21,18 @@ def test_losses_of_a_regression_have_four_digits_in_any_unit(tmp_path, scale):
     shown = report.text(run)
     for loss in (4 * scale**2, *losses.values()):
         assert f"| {loss:.4g} |" in shown
+
+
+@pytest.mark.parametrize(
+    ("config", "includes"),
+    [
+        ({}, "includes the weight penalty; training metrics are means over the epoch"),
+        ({"label_smoothing": 0.1}, "includes the weight penalty and label smoothing; training metrics"),
+        ({"class_weights": "balanced"}, "the weight penalty; that of training also weighs the classes; "),
+    ],
+)
+def test_the_report_says_what_the_losses_include(tmp_path, config, includes):
+    net = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    run = finished(tmp_path / "run", net, **config)
+    run.update(metrics={})
+    assert includes in report.text(run)
