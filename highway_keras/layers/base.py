@@ -21,7 +21,7 @@ class BaseHighway(keras.layers.Layer):
     """
 
     _nests_layers = False
-    """Whether H may itself contain highway layers."""
+    """True if H can contain other highway layers."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipelines.core import environment
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.core.executor import Outcome, attempt
+from pipelines.core.executor import Outcome, attempt, on_node
 
 
 def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | str:
@@ -45,7 +45,7 @@ def perform(setting: Mapping[str, Any], key: str, content: bytes) -> Outcome | s
         try:
             return replace(attempt(key, *pickle.loads(content)), node=socket.gethostname())
         except UserError as error:
-            return f"{error} This was on the node {socket.gethostname()}."
+            return on_node(str(error), socket.gethostname())
         except StoppedError as stopped:
             sys.exit(128 + stopped.number)
 

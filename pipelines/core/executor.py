@@ -45,13 +45,16 @@ class Outcome:
 
     def failure(self) -> str | None:
         """Returns the error with the name of the node, whose data, disk or credentials may be the reason."""
-        if self.error is None or self.node is None:
-            return self.error
-        if re.search(rf" on (the node )?{re.escape(self.node)}\b", self.error):
-            return self.error
-        # A stack trace ends with the line of its exception.
-        space = "\n" if "\n" in self.error else " "
-        return f"{self.error.rstrip()}{space}This was on the node {self.node}."
+        return self.error if self.error is None or self.node is None else on_node(self.error, self.node)
+
+
+def on_node(error: str, node: str) -> str:
+    """Returns an error with the name of the node on which it occurred, unless it has it already."""
+    if re.search(rf" on (the node )?{re.escape(node)}\b", error):
+        return error
+    # A stack trace ends with the line of its exception.
+    space = "\n" if "\n" in error else " "
+    return f"{error.rstrip()}{space}This was on the node {node}."
 
 
 class Executor(Protocol):
