@@ -1,8 +1,8 @@
 """Decodes image files to RGBA, upright and no larger than needed.
 
 No net takes more than a few hundred pixels a side. Larger images are scaled down as early as their format allows: JPEG
-files while they are decoded, all others before their colours are converted. Plain large PNG files are decoded by
-kornia-rs, which is faster than Pillow.
+files while they are decoded, uncompressed files while they are read, all others before their colours are converted.
+Plain large PNG files are decoded by kornia-rs, which is faster than Pillow.
 """
 
 import io
@@ -11,6 +11,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError, features
@@ -48,6 +49,8 @@ _BRANDS = {
 _SVG_HEAD = 4096
 # kornia-rs's names of the modes that it decodes.
 _FAST = {"L": "mono", "RGB": "rgb", "RGBA": "rgba"}
+# Pillow's names of layouts of uncompressed pixels, with a letter for each byte of a pixel.
+_LAYOUTS = ("L", "RGB", "BGR", "RGBA", "BGRX")
 _ORIENTATION = 0x0112
 # One thread per AVIF file: there is a decoding process for each core already.
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1
@@ -227,6 +230,9 @@ def _decode(image: ImageFile.ImageFile, encoded: bytes, side: int, grey: bool) -
         orientation = Image.Image.getexif(image).get(_ORIENTATION, 1)
         factor = reduction(*image.size, side)
         small = _reduced(image.size, factor, lambda top, bottom: Image.fromarray(decoded[top:bottom]))
+    elif (rows := _uncompressed_rows(image, encoded, side)) is not None:
+        orientation = 1
+        small = _reduced(image.size, reduction(*image.size, side), rows)
     else:
         if image.format in ("JPEG", "MPO"):
             ratio = jpeg_ratio(*image.size, side)
@@ -239,6 +245,40 @@ def _decode(image: ImageFile.ImageFile, encoded: bytes, side: int, grey: bool) -
         orientation = image.getexif().get(_ORIENTATION, 1)
         small = _small(image, side)
     return np.asarray(small.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else small)
+
+
+def _uncompressed_rows(
+    image: ImageFile.ImageFile, encoded: bytes, side: int
+) -> Callable[[int, int], Image.Image] | None:
+    """Returns a function that reads a band of rows of a large, uncompressed, upright TIFF or BMP file.
+
+    Bands stay in the caches of the processor until they are scaled down; the whole image would not.
+
+    Returns:
+        The function, from the first row and the end of the rows; None if Pillow has to read the file.
+    """
+    if image.format not in ("TIFF", "BMP") or image.mode not in _FAST or reduction(*image.size, side) == 1:
+        return None
+    tiles: list[Any] = image.tile
+    codec, _, offset, arguments = tiles[0]
+    if codec != "raw" or arguments[0] not in _LAYOUTS or image.getexif().get(_ORIENTATION, 1) != 1:
+        return None
+    width, height = image.size
+    layout, stride, direction = arguments[0], int(arguments[1]) or width * len(arguments[0]), arguments[2]
+    # TIFF files hold strips of rows, usually one after the other.
+    strips = all(
+        tile.extents[::2] == (0, width) and tile[2:] == (offset + tile.extents[1] * stride, arguments) for tile in tiles
+    )
+    if not strips or tiles[-1].extents[3] != height or offset + height * stride > len(encoded):
+        return None
+
+    def rows(top: int, bottom: int) -> Image.Image:
+        # BMP files usually begin with the lowest row.
+        start = offset + stride * (top if direction > 0 else height - bottom)
+        band = np.frombuffer(encoded, np.uint8)[start : start + stride * (bottom - top)]
+        return Image.frombuffer(image.mode, (width, bottom - top), band, "raw", layout, stride, direction)
+
+    return rows
 
 
 def _decode_large_png(image: Image.Image, encoded: bytes, side: int) -> np.ndarray | None:

@@ -1,9 +1,10 @@
 import io
+import struct
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
 from serving import image_files
 from serving.errors import ImageError
@@ -173,6 +174,62 @@ def test_a_file_is_scaled_down_as_its_pixels_are(mode):
     shown = image.convert("RGBA") if mode != "I;16" else colours.convert("L").convert("RGBA")
     expected = shown.convert("RGBa").reduce(3).convert("RGBA")
     np.testing.assert_array_equal(decode(saved(image, "PNG", compress_level=1), "a"), np.asarray(expected))
+
+
+def large(mode, size=(1543, 1399)):
+    """Returns an image of several bands, whose sides no factor divides."""
+    return Image.fromarray(pixels((9, 7, 4))).resize(size, Image.Resampling.BICUBIC).convert(mode)
+
+
+def reduced(image):
+    return np.asarray(image.convert("RGBA").convert("RGBa").reduce(3).convert("RGBA"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "form", "options"),
+    [
+        *((mode, "TIFF", {}) for mode in ("L", "RGB", "RGBA")),
+        ("RGB", "TIFF", {"tiffinfo": {TiffImagePlugin.ROWSPERSTRIP: 64}}),
+        *((mode, "BMP", {}) for mode in ("L", "RGB", "RGBA")),
+    ],
+)
+def test_a_large_uncompressed_file_is_never_in_memory_as_a_whole_image(mode, form, options, monkeypatch):
+    image = large(mode)
+    encoded = saved(image, form, **options)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", None)
+    # Pillow does not read the transparency of such BMP files.
+    shown = image.convert("RGB") if form == "BMP" else image
+    np.testing.assert_array_equal(decode(encoded, "a"), reduced(shown))
+
+
+def test_other_large_files_without_compression_are_read_as_before():
+    upright, exif = large("RGB"), Image.Exif()
+    exif[0x0112] = 6
+    turned = saved(upright.transpose(Image.Transpose.ROTATE_90), "TIFF", exif=exif)
+    np.testing.assert_array_equal(decode(turned, "a"), reduced(upright))
+    for mode in ("1", "P"):
+        for form in ("TIFF", "BMP"):
+            image = large("RGB").quantize(9) if mode == "P" else large(mode)
+            np.testing.assert_array_equal(decode(saved(image, form), "a"), reduced(image))
+    packed = saved(upright, "TIFF", compression="packbits")
+    np.testing.assert_array_equal(decode(packed, "a"), reduced(upright))
+
+
+def test_strips_may_be_in_any_order():
+    image = large("RGB", (1543, 1400))
+    encoded = saved(image, "TIFF", tiffinfo={TiffImagePlugin.ROWSPERSTRIP: 700})
+    with Image.open(io.BytesIO(encoded)) as opened:
+        offsets = [tile.offset for tile in opened.tile]
+    assert encoded.count(struct.pack("<2I", *offsets)) == 1
+    swapped = encoded.replace(struct.pack("<2I", *offsets), struct.pack("<2I", *offsets[::-1]))
+    expected = np.roll(np.asarray(image), 700, axis=0)
+    np.testing.assert_array_equal(decode(swapped, "a"), reduced(Image.fromarray(expected)))
+
+
+@pytest.mark.parametrize("form", ["TIFF", "BMP"])
+def test_a_large_uncompressed_file_without_its_last_bytes_is_refused(form):
+    with pytest.raises(ImageError, match="a cannot be read as an image"):
+        decode(saved(large("RGB"), form)[:-9], "a")
 
 
 def chunk(kind, content=b""):
