@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from serving import checks, manifest, release, repository, signature, stores
+from serving import checks, files, manifest, release, repository, signature, stores
 from serving.errors import ModelError, ServingError, UnavailableError
 from serving.stored_version import Prefix, description, download, models, versions
 
@@ -227,7 +227,7 @@ class _Copy:
         """Copies a version that has not been copied; returns the reason if it is refused."""
         version = self._prefix(key, objects)
         described = description(version)
-        if all(described.get(name) == _content(target / name) for name in (manifest.NAME, signature.NAME)):
+        if _is_copy(target, described):
             return ""
         with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.folder) as aside:
             folder = Path(aside) / key
@@ -314,6 +314,17 @@ def _stamp(objects: Objects) -> str:
     """Returns a digest of the listing of some objects: sizes, times, and tags of their content."""
     listed = [(name, sorted(objects[name].items())) for name in sorted(objects)]
     return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+
+def _is_copy(folder: Path, described: Mapping[str, bytes]) -> bool:
+    """Returns whether a folder holds the version that its manifest and its signature describe, undamaged."""
+    if any(described.get(name) != _content(folder / name) for name in (manifest.NAME, signature.NAME)):
+        return False
+    try:
+        files.verify(folder, manifest.read(folder))
+    except ModelError:
+        return False
+    return True
 
 
 def _content(path: Path) -> bytes | None:

@@ -23,6 +23,10 @@ class KeysError(ServingError):
     """A key is invalid, or a file of keys is missing, or a line of it is invalid."""
 
 
+class _UnreadError(KeysError):
+    """The file of keys cannot be read at the moment."""
+
+
 class Keys:
     """Keys that clients may send.
 
@@ -49,6 +53,8 @@ class Keys:
         self._secret = secrets.token_bytes(32)
         self._only = {} if only is None else {self._digest(_encoded(only)): ONLY}
         self._names, self._stamp = self._only, path and _stamp(path)
+        # State of a file that could not be read, which the log already has.
+        self._unread: object = None
         if path is not None:
             self._names = self._only | self._read(path)
 
@@ -64,12 +70,16 @@ class Keys:
         """Reads the file again if it has changed."""
         if self._path is None or (stamp := _stamp(self._path)) == self._stamp:
             return
-        self._stamp = stamp
         try:
             found = self._only | self._read(self._path)
         except KeysError as error:
-            log.error("keys not changed", extra={"why": str(error)})
+            # A file that cannot be read is tried again at the next call: a key may have been removed from it.
+            unread = isinstance(error, _UnreadError)
+            if not unread or stamp != self._unread:
+                log.error("keys not changed", extra={"why": str(error)})
+            self._stamp, self._unread = (self._stamp, stamp) if unread else (stamp, None)
             return
+        self._stamp, self._unread = stamp, None
         names = sorted(set(found.values()))
         log.info("keys changed", extra={"names": names, "keys": len(found)})
         self._names = found
@@ -81,7 +91,7 @@ class Keys:
         try:
             lines = regular_files.read(path, _SIZE).decode().splitlines()
         except OSError as error:
-            raise KeysError(
+            raise _UnreadError(
                 f"{path}, the file of keys, cannot be read: {error.strerror}. Check its path and permissions."
             ) from None
         except UnicodeError:

@@ -218,6 +218,8 @@ class InProcessBackend:
                 f"opening {folder} and a first prediction crashed, or took more than {SMOKE_TEST:g} s. Export it again."
             ) from None
         model = open_version(folder, trusted=limits.trust)
+        if model.manifest != content:
+            raise ModelError(f"{folder} was replaced while it was being opened. It will be opened again.")
         # The first call allocates memory; no request should have to wait for that.
         model.predict(np.zeros((1, *model.manifest.input.shape[1:]), content.input.dtype))
         measured = self.measured(model.manifest.name)

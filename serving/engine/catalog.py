@@ -126,10 +126,12 @@ class Catalog(Generic[T]):
     def _find(self, name: str, version: int | None, label: str | None) -> T:
         state = self._state(name)
         if label is not None:
-            if label not in state.release.labels:
-                known = ", ".join(state.release.labels) or "none"
+            # Another thread may replace the release.
+            labels = state.release.labels
+            if label not in labels:
+                known = ", ".join(labels) or "none"
                 raise UnknownModelError(f"model {name!r} has no label {label!r}. It has: {known}.")
-            version = state.release.labels[label]
+            version = labels[label]
         served = state.served
         if version is None and served:
             return served[max(served)]
@@ -301,7 +303,7 @@ class Catalog(Generic[T]):
         else:
             kept = {version for version in wanted.versions if self._load(state, folder, version, on_disk)}
             # Until a wanted version can be loaded, the others stay.
-            kept = kept or set(state.served)
+            kept = kept or set(state.served) & set(on_disk)
         # Old versions are dropped only now that the new ones answer.
         state.release = wanted
         if self._stop.is_set():

@@ -169,8 +169,9 @@ class Predictor:
                 except GoneError:
                     # A TF Serving server may drop a version between two checks.
                     other = await self._find_again(served, find)
-                    # Rows are made for the columns and categories of one version.
-                    if other is served or other.manifest.columns != served.manifest.columns:
+                    # Rows are made for the columns and categories of one version, and outputs asked for by its names.
+                    before, after = served.manifest, other.manifest
+                    if other is served or (before.columns, [*before.outputs]) != (after.columns, [*after.outputs]):
                         raise
                     return await self._predict(other, request, maps)
         except TimeoutError:

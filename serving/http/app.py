@@ -121,6 +121,8 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         # Both pages load scripts from other sites; /openapi.json stays.
         docs_url=None,
         redoc_url=None,
+        # They would lead clients, with their keys, wherever the Host header says.
+        redirect_slashes=False,
     )
     predictor = Predictor(settings, executor, catalog.refresh, processes, tracing)
     protocols = [protocol.router(catalog, predictor) for protocol in (predict, tf_rest, open_inference)]

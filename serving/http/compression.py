@@ -1,6 +1,7 @@
 """Compressed bodies: gzip, and deflate in its zlib form, as Triton's and TF Serving's clients send and accept them."""
 
 import asyncio
+import re
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -14,6 +15,8 @@ STEP = 2**16
 SHORT, LONG = 2**10, 2**16
 # zlib's numbers for formats: either gzip or zlib, recognized by the header; and each one alone.
 _ANY, _FORMATS = 47, {"gzip": 31, "deflate": 15}
+# Weight of a coding that a client does not accept (RFC 9110, section 12.4.2).
+_NEVER = re.compile(r"q=0(\.0{0,3})?")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -90,7 +93,7 @@ async def compress(body: bytes, accepted: str | None) -> tuple[bytes, dict[str, 
 
 def _accepted_coding(header: str) -> str | None:
     choices = [choice.partition(";") for choice in header.lower().split(",")]
-    wanted = {name.strip() for name, _, weight in choices if weight.replace(" ", "") not in ("q=0", "q=0.0")}
+    wanted = {name.strip() for name, _, weight in choices if not _NEVER.fullmatch(weight.replace(" ", ""))}
     return next((coding for coding in CODINGS if coding in wanted), None)
 
 

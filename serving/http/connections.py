@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving.engine.settings import Limits
@@ -117,6 +118,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unparsed = 0
         # Chunks of the body that have been parsed but not passed on.
         self._parts: list[bytes] = []
+        # Message about a request that cannot be parsed, until the requests before it have been answered.
+        self._malformed = ""
         self._unread_since: float | None = None
         self._ends = float("inf")
         # Unix sockets have no address.
@@ -146,11 +149,39 @@ class LimitedProtocol(HttpToolsProtocol):
             self.sending, self.since, self._received = "header", self.loop.time(), 0
         self._received += len(data)
         self._unparsed += len(data)
-        super().data_received(data)
+        self._parse(data)
         if self._parts and not self.transport.is_closing():
             self._pass_on()
         if self._unparsed > HEAD and self.sending is not None and not self.transport.is_closing():
             self._refuse(_LONG, "head")
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade as offered:
+            (end,) = offered.args
+            self._decline_upgrade(data[end:])
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Parses a request anew, without its offer of another protocol (RFC 9110, section 7.8).
+
+        Java's clients offer HTTP/2 in this way. The parser ends such a request at its head: its body would be lost, or
+        taken for the next request.
+
+        Args:
+            rest: the bytes after its head.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self.send_400_response("Invalid HTTP request received.")
+            return
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parse(b"%s %s HTTP/%s\r\n%s\r\n%s" % (method, self.url, version, b"".join(lines), rest))
 
     def on_message_begin(self) -> None:
         """Begins a request, unless too many are waiting."""
@@ -162,6 +193,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Starts the time limit of the body."""
+        if self.parser.should_upgrade():
+            return
         self.sending, self.since, self._received, self._unparsed = "body", self.loop.time(), 0, 0
         self._chunks = self._chunked = 0
         super().on_headers_complete()
@@ -179,6 +212,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Ends the time limit of the body."""
+        if self.parser.should_upgrade():
+            return
         self.sending, self._unparsed = None, 0
         if self._parts:
             self._pass_on()
@@ -191,12 +226,19 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answers a request that cannot be parsed, unless it has been refused for a better reason."""
-        if not self.transport.is_closing():
-            super().send_400_response(msg)
+        if self.transport.is_closing():
+            return
+        if self.sending != "body" and not self._is_free():
+            # Answers come in the order of requests: this one would be taken for that of the request before it.
+            self._malformed = msg
+            return
+        super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """Starts the idle time, unless the client is already sending its next request."""
         self.heard = self.loop.time()
+        if self._malformed and not self.pipeline:
+            self.send_400_response(self._malformed)
         if self.sending is None:
             self.since = self.heard
         if self.pipeline or self.transport.is_closing():

@@ -73,6 +73,8 @@ _TYPES = {np.dtype(name): _ENUMS["DataType"][datatype] for name, (datatype, _) i
 _NUMBERS = {number: dtype for dtype, number in _TYPES.items()}
 _VALUES = {_ENUMS["DataType"][datatype]: field for datatype, field in _DTYPES.values()}
 _STRING = _ENUMS["DataType"]["DT_STRING"]
+DATA_TYPES = {number: name for name, number in _ENUMS["DataType"].items()}
+"""TensorFlow's names of types, by number."""
 # ModelVersionStatus.State, by number.
 STATES = {number: name for name, number in _ENUMS["State"].items()}
 # Type of the content in a message of type Any.
@@ -137,6 +139,7 @@ def array(tensor: Any) -> np.ndarray:
     Raises:
         KeyError: the tensor has another type.
         ValueError: its values do not fit its shape.
+        OverflowError: listed values do not fit its type.
     """
     shape = [dim.size for dim in tensor.tensor_shape.dim]
     if tensor.dtype == _STRING:
@@ -144,7 +147,15 @@ def array(tensor: Any) -> np.ndarray:
     dtype = _NUMBERS[tensor.dtype]
     if tensor.tensor_content:
         return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
-    listed = getattr(tensor, _VALUES[tensor.dtype])
+    listed = np.array(getattr(tensor, _VALUES[tensor.dtype]))
     # Half-precision numbers are listed by their bits.
-    values = np.array(listed, np.uint16).view(dtype) if dtype == np.float16 else np.array(listed, dtype)
+    stored = np.dtype(np.uint16) if dtype == np.float16 else dtype
+    # The field of small integers has 32 bits; NumPy would convert 300 to 44.
+    if (
+        stored.kind in "iu"
+        and len(listed)
+        and not np.iinfo(stored).min <= listed.min() <= listed.max() <= np.iinfo(stored).max
+    ):
+        raise OverflowError(f"the tensor has values that are not of type {dtype}.")
+    values = listed.astype(stored).view(dtype)
     return np.full(shape, values[0]) if len(values) == 1 else values.reshape(shape)

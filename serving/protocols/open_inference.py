@@ -69,7 +69,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
         raise RequestError(f'"inputs" must be a list of one input, {input_names(manifest)}.')
     binary = bool(_parameters(given).get("binary_data_output", False))
     return InferRequest(
-        _request(inputs[0], body[length:], manifest, images),
+        _request(inputs[0], memoryview(body)[length:], manifest, images),
         _id(given.get("id")),
         _requested_outputs(given.get("outputs"), binary, manifest),
         binary,
@@ -168,14 +168,18 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
     }
 
 
-def _request(given: dict[str, Any], tail: bytes, manifest: Manifest, images: int) -> Request:
+def _request(given: dict[str, Any], tail: memoryview, manifest: Manifest, images: int) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
     check_input(name, datatype, manifest)
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
     size = _parameters(given).get("binary_data_size")
+    if size is None and len(tail):
+        raise RequestError(f"{len(tail)} bytes follow the JSON, and input {name!r} has no binary_data_size.")
     if size is not None:
+        if given.get("data") is not None:
+            raise RequestError(f'input {name!r} has both "data" and binary_data_size. Send one of them.')
         if type(size) is not int or size != len(tail):
             raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
         check_count(shape, manifest, images)
@@ -214,7 +218,7 @@ def input_names(manifest: Manifest) -> str:
     return " or ".join(repr(name) for name, _ in manifest.signatures.values())
 
 
-def raw_values(data: bytes, datatype: str, shape: list[int], manifest: Manifest) -> np.ndarray:
+def raw_values(data: bytes | memoryview, datatype: str, shape: list[int], manifest: Manifest) -> np.ndarray:
     """Reads pixels or rows from the bytes of a tensor.
 
     Args:
@@ -257,7 +261,7 @@ def _files(data: Any) -> list[bytes]:
     return [decode_base64(text) for text in data]
 
 
-def raw_files(data: bytes, most: int = IMAGES) -> list[bytes]:
+def raw_files(data: bytes | memoryview, most: int = IMAGES) -> list[bytes]:
     """Reads strings, each preceded by its length in 4 bytes.
 
     Args:
@@ -274,7 +278,7 @@ def raw_files(data: bytes, most: int = IMAGES) -> list[bytes]:
             raise RequestError(f"the data has more strings than the shape, which has {most}.")
         if at + 4 > len(data) or at + 4 + (length := struct.unpack_from("<I", data, at)[0]) > len(data):
             raise RequestError("a string exceeds the data: each is preceded by its length in 4 bytes.")
-        files.append(data[at + 4 : at + 4 + length])
+        files.append(bytes(data[at + 4 : at + 4 + length]))
         at += 4 + length
     return files
 

@@ -54,11 +54,12 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage
         raise RequestError(f"there must be one input, {protocol.input_names(manifest)}.")
     if len(given.id) > protocol.ID:
         raise RequestError(f"the id has {len(given.id):,} characters, more than the limit of {protocol.ID:,}.")
-    outputs = {
-        one.name: protocol.check_output(one.name, one.parameters["classification"].int64_param, manifest)
-        for one in given.outputs
-    }
+    outputs = {one.name: protocol.check_output(one.name, _classes(one), manifest) for one in given.outputs}
     raw = given.raw_input_contents[0] if given.raw_input_contents else None
+    if raw is not None and given.inputs[0].contents.ByteSize():
+        raise RequestError(
+            f"input {given.inputs[0].name!r} has both contents and raw_input_contents. Send one of them."
+        )
     return InferMessage(_request(given.inputs[0], raw, manifest, images), given.id, outputs or None, raw is not None)
 
 
@@ -80,6 +81,13 @@ def format_response(outputs: Mapping[str, Any], manifest: Manifest, infer: Infer
         values = value.ravel().tolist() if isinstance(value, np.ndarray) else [text.encode() for text in value]
         getattr(one.contents, _CONTENTS[datatype]).extend(values)
     return response.SerializeToString()
+
+
+def _classes(output: Any) -> Any:
+    """Returns the value of the parameter `classification`, of whatever type; 0 without it."""
+    parameter = output.parameters.get("classification")
+    fields = parameter.ListFields() if parameter else ()
+    return fields[0][1] if fields else 0
 
 
 def _request(given: Any, raw: bytes | None, manifest: Manifest, images: int) -> Request:

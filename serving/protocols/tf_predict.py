@@ -158,7 +158,10 @@ def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request
     except KeyError:
         wanted = _expected(name, manifest)
         raise RequestError(f"input {name!r} has a type that cannot be converted. Expected {wanted}.") from None
-    except (ValueError, OverflowError):
+    except OverflowError:
+        dtype = messages.DATA_TYPES[tensor.dtype]
+        raise RequestError(f"input {name!r} lists numbers that its type, {dtype}, does not have.") from None
+    except ValueError:
         raise RequestError(f"input {name!r} does not have as many values as its shape {shape}.") from None
     if (found.dtype == object) != (name == ENCODED):
         raise RequestError(f"input {name!r} has the type {found.dtype}. Expected {_expected(name, manifest)}.")

@@ -4,6 +4,7 @@ The one of `grpcio-health-checking` waits for a request, and for the end of `Wat
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +23,7 @@ SERVICE = "grpc.health.v1.Health"
 LIVENESS = "liveness"
 # Seconds between two checks of the state.
 TICK = 0.1
+log = logging.getLogger(__name__)
 
 
 class Health:
@@ -56,6 +58,10 @@ class Health:
             try:
                 await self._about.check_ready()
             except ServingError:
+                status = HealthCheckResponse.NOT_SERVING
+            except Exception:
+                # Otherwise the task would end, and the last state would stay for ever.
+                log.exception("readiness could not be checked")
                 status = HealthCheckResponse.NOT_SERVING
             self._statuses.update(dict.fromkeys(self._statuses.keys() - {LIVENESS}, status))
             due, was_draining = clock() + settings.poll, settings.draining.is_set()

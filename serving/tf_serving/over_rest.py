@@ -64,7 +64,7 @@ class RestConnection:
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._http.request(method, path, **options)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise refused(self.address, str(error) or type(error).__name__) from None
         try:
             content = _json(answer.content)

@@ -232,6 +232,16 @@ def test_a_signature_is_copied_whenever_it_comes(remote, content):
     files.verify(version, manifest.read(version, trusted), closed=True)
 
 
+def test_a_damaged_copy_is_replaced_at_the_next_start(remote, content):
+    made = make_version(content, 1)
+    remote.upload(made, "tiny/1")
+    remote.check()
+    (remote.copy / "tiny" / "1" / "labels.txt").write_bytes(b"other\n")
+    remote.report = bucket.Report()
+    assert remote.check().refused == {}
+    assert files_of(remote.copy / "tiny" / "1") == made
+
+
 def test_what_an_endpoint_that_was_killed_left_is_removed(remote, content):
     (remote.copy / ".incoming-x" / "tiny" / "1").mkdir(parents=True)
     remote.upload(make_version(content, 1), "tiny/1")

@@ -1,5 +1,6 @@
 """Keys of clients, from the environment and from a file that changes."""
 
+import errno
 import logging
 import os
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving import regular_files
 from serving.keys import Keys, KeysError, RateLimit
 
 
@@ -43,6 +45,23 @@ def test_a_key_that_no_client_can_send_is_refused(only, said):
     with pytest.raises(KeysError, match=rf"the key that clients must send .*{said}.* Set HIGHWAY_API_KEY to") as error:
         Keys(only)
     error.value.args[0].encode()
+
+
+def test_a_key_is_revoked_even_if_the_file_cannot_be_read_at_first(file, caplog, monkeypatch):
+    keys = Keys(None, file)
+    replace(file, "bob other\n")
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(regular_files, "read", fail)
+        for _ in range(3):
+            keys.refresh()
+    assert keys.find(b"first") == "alice"
+    keys.refresh()
+    assert (keys.find(b"first"), keys.find(b"other")) == (None, "bob")
+    assert [one.message for one in caplog.records if one.levelno > logging.INFO] == ["keys not changed"]
 
 
 def test_a_key_is_rotated_without_a_restart(file, caplog):

@@ -1,17 +1,20 @@
 """Versions that would take the endpoint down, or block it forever."""
 
 import os
+import shutil
 import signal
 import threading
 
 import pytest
 
 from serving import manifest
+from serving.engine import backends
 from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
 from serving.engine.processes import ChildProcesses
 from serving.engine.settings import Settings
-from serving.errors import SmokeTestError
+from serving.errors import ModelError, SmokeTestError
+from serving.model import open_version
 from tests import tiny_model
 from tests.endpoint import eventually
 
@@ -60,6 +63,20 @@ def test_a_graph_that_crashes_the_runtime_is_refused(repository):
     assert made.open(repository / "tiny" / "1").manifest.name == "tiny"
     made.rest()
     assert not made.children._idle
+
+
+def test_a_version_that_is_replaced_while_it_is_opened_is_not_served(repository, monkeypatch):
+    made, version = backend(repository, 60.0), repository / "tiny" / "1"
+
+    def replaced(folder, **options):
+        # By another model, whose manifest was not compared with its folder.
+        shutil.rmtree(folder)
+        return open_version(tiny_model.write(folder, seed=1), **options)
+
+    monkeypatch.setattr(backends, "open_version", replaced)
+    with pytest.raises(ModelError, match="was replaced while it was being opened"):
+        made.open(version)
+    made.children.close()
 
 
 def test_errors_are_reported_as_from_this_process(repository):

@@ -9,7 +9,7 @@ import pytest
 from serving import release
 from serving.engine import catalog as catalogs
 from serving.engine.catalog import Catalog
-from serving.errors import UnavailableError, UnknownModelError
+from serving.errors import RefusedError, UnavailableError, UnknownModelError
 
 from .catalogs import opened, states
 
@@ -90,6 +90,19 @@ def test_a_release_of_missing_versions_keeps_the_served_ones(root, catalog):
     catalog.refresh()
     assert catalog.find("digits") == "digits 2"
     assert states(catalog) == {7: "failed", 2: "available"}
+
+
+def test_a_pinned_version_that_is_removed_is_dropped_after_a_while(root, catalog, clock):
+    pin(root, (2,))
+    catalog.refresh()
+    shutil.rmtree(root / "digits" / "2")
+    catalog.refresh()
+    assert catalog.find("digits") == "digits 2"
+    assert "no longer has a version that can be served" in catalog.models()["digits"].problem
+    clock[0] += 60.0
+    catalog.refresh()
+    with pytest.raises(RefusedError):
+        catalog.find("digits")
 
 
 def test_a_damaged_release_file_changes_nothing(root, catalog):

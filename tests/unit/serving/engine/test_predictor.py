@@ -19,7 +19,7 @@ from serving.statistics import Statistics
 REQUEST = Request(np.zeros((1, 2, 2, 1), np.uint8), None)
 
 
-def version(number, *, gone, columns=(), lone_requests=None):
+def version(number, *, gone, columns=(), outputs=("probabilities",), lone_requests=None):
     async def predict(images, lone=False):
         if lone_requests is not None:
             lone_requests.append(lone)
@@ -29,7 +29,8 @@ def version(number, *, gone, columns=(), lone_requests=None):
             raise GoneError(f"{number} is gone")
         return {"probabilities": np.full((len(images), 1), number)}
 
-    return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=SimpleNamespace(columns=columns))
+    manifest = SimpleNamespace(columns=columns, outputs=dict.fromkeys(outputs))
+    return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=manifest)
 
 
 def predicted(tmp_path, served, look, find, *, count=1, request=REQUEST):
@@ -66,8 +67,15 @@ def test_a_replacement_that_is_gone_too_is_an_error(tmp_path):
         predicted(tmp_path, first, lambda: None, lambda: second)
 
 
-def test_rows_are_not_predicted_by_a_replacement_with_other_columns(tmp_path):
-    first, second = version(1, gone=True, columns=("rooms",)), version(2, gone=False, columns=("age",))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"columns": ("rooms",)}, {"columns": ("age",)}),
+        ({"outputs": ("probabilities", "gate_means")}, {"outputs": ("probabilities",)}),
+    ],
+)
+def test_a_replacement_with_other_columns_or_outputs_does_not_answer(tmp_path, before, after):
+    first, second = version(1, gone=True, **before), version(2, gone=False, **after)
     with pytest.raises(GoneError, match="1 is gone"):
         predicted(tmp_path, first, lambda: None, lambda: second)
 

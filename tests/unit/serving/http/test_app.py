@@ -98,6 +98,11 @@ def test_refusals_are_json_with_a_reason(client, method, path, status):
     assert len(answer.json()["error"]) > 5
 
 
+def test_no_path_leads_to_the_host_that_a_request_names(client):
+    answer = client.get("/v1/models/", headers={"host": "elsewhere.example"}, follow_redirects=False)
+    assert (answer.status_code, "location" in answer.headers) == (404, False)
+
+
 def test_only_a_new_version_is_frozen(monkeypatch, settings):
     # Frozen objects are never searched for cycles again, so the garbage of requests must not be frozen.
     frozen = []

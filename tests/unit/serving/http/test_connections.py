@@ -164,6 +164,40 @@ def test_some_requests_may_be_sent_ahead_of_their_answers(count, answered):
     assert (answer.count(b" 200 ") == count, b" 400 " in answer) == (answered, not answered)
 
 
+def test_a_malformed_request_is_answered_after_those_before_it():
+    slow = GET.replace(b"/", b"/slow", 1)
+    with Server() as server:
+        answer = said(server.connect(slow + b"nonsense\r\n\r\n"))
+    first, _, second = answer.partition(b"HTTP/1.1 400")
+    assert first.startswith(b"HTTP/1.1 200")
+    assert b"Invalid HTTP request" in second
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+
+
+# They look like second requests.
+WITH_LENGTH = b"Content-Length: %d\r\n\r\n%s" % (len(GET), GET)
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(GET), GET)
+
+
+@pytest.mark.parametrize("body", [WITH_LENGTH, CHUNKED])
+@pytest.mark.parametrize("at", [1, 60, 150, 200, -1])
+def test_an_offer_of_another_protocol_is_declined_and_the_body_kept(server, body, at):
+    # As Java's clients send it.
+    request = b"POST / HTTP/1.1\r\nHost: here\r\n" + OFFER + body
+    connection = server.connect(request[:at])
+    time.sleep(0.02)
+    connection.sendall(request[at:] + b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+    answers = said(connection).split(b"HTTP/1.1 200")[1:]
+    assert [answer.partition(b"\r\n\r\n")[2] for answer in answers] == [b"%d" % len(GET), b"0"]
+
+
+def test_a_tunnel_is_refused(server):
+    answer = said(server.connect(b"CONNECT here:80 HTTP/1.1\r\nHost: here\r\n\r\n"))
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
 @pytest.mark.parametrize(("size", "answered"), [(2 * connections.CHUNK, True), (1, False)])
 def test_chunks_of_a_body_have_a_smallest_size(server, size, answered):
     chunk = b"%x\r\n%s\r\n" % (size, b"x" * size)

@@ -31,6 +31,28 @@ def test_values_in_lists_are_read_too():
     np.testing.assert_array_equal(messages.array(repeated), [7, 7, 7])
 
 
+@pytest.mark.parametrize(
+    ("datatype", "field", "fits", "wrong"),
+    [
+        (4, "int_val", (0, 255), (256, -1, 300)),
+        (6, "int_val", (-128, 127), (128, -129)),
+        (17, "int_val", (0, 65_535), (65_536, -1)),
+        (5, "int_val", (-32_768, 32_767), (32_768,)),
+        (19, "half_val", (0, 0x3C00), (0x13C00, -1)),
+    ],
+)
+def test_listed_values_beyond_their_type_are_refused(datatype, field, fits, wrong):
+    def read(value):
+        listed = messages.TensorProto(dtype=datatype, **{field: [value]})
+        listed.tensor_shape.dim.add(size=1)
+        return messages.array(listed)[0]
+
+    assert [read(value) for value in fits] == ([0, 1] if field == "half_val" else list(fits))
+    for value in wrong:
+        with pytest.raises(OverflowError, match="values that are not of type"):
+            read(value)
+
+
 def test_other_types_are_refused():
     with pytest.raises(KeyError):
         messages.tensor(np.zeros(2, "complex64"))

@@ -127,6 +127,7 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),
         ({"inputs": [image()], "id": "1" * 1025}, "1,025 characters, more than the limit of 1,024"),
         ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
+        ({"inputs": [image(parameters={"binary_data_size": 0})]}, '"data" and binary_data_size. Send one of them'),
         ({"inputs": [image()], "outputs": [{"name": "other"}]}, "no output 'other'"),
         ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
         ({"inputs": [image()], "outputs": [classified(count="3")]}, "a number of classes. Received: '3'"),
@@ -181,6 +182,8 @@ def test_classification(manifest, as_bytes):
 
 
 def test_bytes_after_the_json_must_fit(manifest):
+    with pytest.raises(RequestError, match="24 bytes follow the JSON, and input 'image' has no binary_data_size"):
+        parse(manifest, {"inputs": [image()]}, bytes(24))
     with pytest.raises(RequestError, match="23 bytes follow"):
         parse(manifest, {"inputs": [binary()]}, bytes(23))
     with pytest.raises(RequestError, match=r"the shape \[2, 4, 3, 1\] in UINT8 needs 24"):

@@ -14,6 +14,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 from tritonclient.grpc import service_pb2
 
 from serving.endpoint.serve import reserve
+from serving.engine.about import About
 from serving.engine.batching import Batcher
 from serving.engine.settings import Limits, Settings
 from serving.messages import tf_serving as messages
@@ -98,6 +99,23 @@ def test_classification(served, expected):
     assert f"{expected[0, best]:.6f}:{best}:{label}".encode() in found.raw_output_contents[0]
 
 
+def test_a_number_of_classes_may_be_of_any_type_of_number_and_nothing_else(served):
+    given = infer_request(IMAGES[:1])
+    parameter = given.outputs.add(name="probabilities").parameters["classification"]
+    parameter.uint64_param = 2
+    assert served.inference.ModelInfer(given).outputs[0].shape == [1, 2]
+    parameter.string_param = "2"
+    assert wrong(served.inference.ModelInfer, given)[1].endswith("must be a number of classes. Received: '2'.")
+
+
+def test_an_input_is_sent_in_one_form(served):
+    given = infer_request(IMAGES[:1])
+    assert given.raw_input_contents
+    given.inputs[0].contents.uint_contents.extend([7] * 12)
+    said = "input 'image' has both contents and raw_input_contents. Send one of them."
+    assert wrong(served.inference.ModelInfer, given) == (Code.INVALID_ARGUMENT, said)
+
+
 def test_tf_serving(served, expected):
     for spec in ({}, {"version": 0}, {"version": 1}, {"signature_name": "serving_default"}):
         found = served.prediction.Predict(predict_request(**spec))
@@ -118,6 +136,15 @@ def test_tf_serving(served, expected):
     assert served.prediction.GetModelMetadata(request).metadata["signature_def"].Unpack(found)
     image = found.signature_def["serving_default"].inputs["image"]
     assert (image.dtype, [dim.size for dim in image.tensor_shape.dim]) == (4, [-1, 4, 3, 1])
+
+
+def test_numbers_beyond_their_type_are_refused(served):
+    request = predict_request()
+    image = request.inputs["image"]
+    image.ClearField("tensor_content")
+    image.int_val.extend([300] * IMAGES.size)
+    said = "input 'image' lists numbers that its type, DT_UINT8, does not have."
+    assert wrong(served.prediction.Predict, request) == (Code.INVALID_ARGUMENT, said)
 
 
 def test_a_number_that_is_too_large_is_left_out_of_statuses(served, version):
@@ -197,6 +224,22 @@ def test_health(served, version):
     eventually(lambda: [status(name) for name in names] == [serving] * 3)
     assert status("liveness") == serving
     assert wrong(served.health.Check, health_pb2.HealthCheckRequest(service="other"))[0] == Code.NOT_FOUND
+
+
+def test_health_outlives_an_unexpected_error(served, monkeypatch):
+    def status():
+        return served.health.Check(health_pb2.HealthCheckRequest()).status
+
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    eventually(lambda: status() == serving)
+
+    async def fail(_):
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(About, "check_ready", fail)
+        eventually(lambda: status() == not_serving)
+    eventually(lambda: status() == serving)
 
 
 def test_readiness_ends_with_the_drain_and_the_port_closes_with_that_of_http(served, monkeypatch):

@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 
 import grpc
 import numpy as np
@@ -40,11 +41,13 @@ def silent():
 
 
 @contextlib.contextmanager
-def rest(status, body):
+def rest(status, body, headers=MappingProxyType({})):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(status)
+            for header in headers.items():
+                self.send_header(*header)
             self.end_headers()
             self.wfile.write(body)
 
@@ -112,6 +115,14 @@ def test_a_silent_server_is_reported(silent, scheme):
 )
 def test_invalid_rest_answers_are_reported(status, body, said):
     with rest(status, body) as url, pytest.raises(UnavailableError, match=said):
+        asked(url)
+
+
+def test_a_rest_answer_that_cannot_be_decompressed_is_reported():
+    with (
+        rest(200, b"{}", {"Content-Encoding": "gzip"}) as url,
+        pytest.raises(UnavailableError, match="TF Serving"),
+    ):
         asked(url)
 
 
