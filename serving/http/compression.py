@@ -15,7 +15,7 @@ STEP = 2**16
 SHORT, LONG = 2**10, 2**16
 # zlib's numbers for formats: either gzip or zlib, recognized by the header; and each one alone.
 _ANY, _FORMATS = 47, {"gzip": 31, "deflate": 15}
-# Weight of a coding that a client does not accept (RFC 9110, section 12.4.2).
+# Weight of a coding that a client does not accept.
 _NEVER = re.compile(r"q=0(\.0{0,3})?")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

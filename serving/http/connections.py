@@ -165,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._decline_upgrade(data[end:])
 
     def _decline_upgrade(self, rest: bytes) -> None:
-        """Parses a request anew, without its offer of another protocol (RFC 9110, section 7.8).
+        """Parses a request anew, without its offer of another protocol, which a server may ignore.
 
         Java's clients offer HTTP/2 in this way. The parser ends such a request at its head: its body would be lost, or
         taken for the next request.
