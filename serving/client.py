@@ -21,13 +21,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from serving.errors import ImageError, ServingError
 from serving.image_files import DEEP, refuse_unknown_range
-from serving.schemas import Answer, ServedModel
+from serving.schemas import Answer, ServedModel, VersionMetadata
 
 # Statuses worth a retry.
 BUSY = (429, 503)
 # Seconds before the second attempt, unless Retry-After asks for more, and the longest pause before any attempt.
 FIRST, LONGEST = 0.25, 30.0
 _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
+_METADATA = TypeAdapter(VersionMetadata)
 T = TypeVar("T")
 CHANNELS = (1, 3, 4)
 # Pillow's modes that PNG can store.
@@ -165,6 +166,27 @@ class Client:
             ClientError: see `predict`.
         """
         return self._request(_MODELS, "GET", "models")
+
+    def metadata(self, model: str, *, version: int | None = None, label: str | None = None) -> VersionMetadata:
+        """Returns the columns and classes of a version, which may differ from those of the model's other versions.
+
+        Args:
+            model: its name.
+            version: its number; None is the newest in service.
+            label: label of a version, instead of its number.
+
+        Raises:
+            ClientError: see `predict`.
+
+        Example:
+            client.metadata("houses", label="stable").metadata.columns[0].name  # "rooms"
+        """
+        path = f"v1/models/{quote(model, safe='')}"
+        if version is not None:
+            path += f"/versions/{version}"
+        elif label is not None:
+            path += f"/labels/{quote(label, safe='')}"
+        return self._request(_METADATA, "GET", f"{path}/metadata")
 
     def _request(self, kind: TypeAdapter[T], method: str, path: str, **options: Any) -> T:
         wait = FIRST

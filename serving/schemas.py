@@ -124,6 +124,39 @@ class ModelInput(_ResponsePart):
     """Text between the classes in a cell of the target; left out if a cell is one class, or a list."""
 
 
+class ModelSpec(_ResponsePart):
+    """A version of a model, in the terms of TF Serving."""
+
+    name: str
+    """Name of the model."""
+    version: VersionNumber
+    """Number of the version."""
+
+
+class TableMetadata(_ResponsePart):
+    """Columns and classes of a version for rows of a table."""
+
+    columns: tuple[Column, ...] = ()
+    """Columns that it takes; none for images."""
+    target: str | None = None
+    """Column that it predicts; null for images."""
+    classes: tuple[str, ...] = ()
+    """Names of its classes, by index; none in a regression."""
+    multi_label: bool = False
+    """True if a row may have any number of them."""
+    label_separator: str | None = Field(None, exclude_if=lambda separator: separator is None)
+    """Text between the classes in a cell of the target; left out if a cell is one class, or a list."""
+
+
+class VersionMetadata(_ResponsePart):
+    """Metadata of one version, at `/v1/models/{model}/metadata`, without TF Serving's signatures."""
+
+    model_spec: ModelSpec
+    """The version."""
+    metadata: TableMetadata
+    """Its columns and classes."""
+
+
 class VersionFacts(_ResponsePart):
     """Origin and quality of a version in service."""
 

@@ -150,7 +150,7 @@ def local(path: Location) -> tuple[Path, TableModel]:
 
 
 @contextmanager
-def remote(url: str, name: str, version: int | None, label: str | None) -> Iterator[tuple[dict[str, Any], TableModel]]:
+def remote(url: str, name: str, version: int | None, label: str | None) -> Iterator[tuple[int, TableModel]]:
     """Connects to a model of a table at an endpoint; no model is loaded here.
 
     Args:
@@ -160,22 +160,21 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
         label: label of the version, instead of its number.
 
     Yields:
-        The version that is asked, which becomes that of the first answer, and the model.
+        The version, which predicts all rows even if a new one is loaded in the meantime, and the model.
 
     Raises:
-        UserError: the endpoint cannot be reached, has no such model, or refuses the key or a row.
+        UserError: the endpoint cannot be reached, has no such model or version, refuses the key or a row, or unloads
+            the version in the meantime.
 
     Example:
         with remote("http://127.0.0.1:8501", "houses", None, None) as (_, model):
             predict(model, Path("houses.csv"))
     """
-    asked: dict[str, Any] = {"version": version, "label": label}
     try:
         with Client(url, os.environ.get(API_KEY) or None) as client:
-            served = next((one for one in client.models() if one.name == name), None)
-            if served is None:
-                raise UserError(f"{url} serves no model {name!r}. Its /v1/models lists the served models.")
-            columns, labels, target = served.input.columns, served.classes, served.input.target
+            found = client.metadata(name, version=version, label=label)
+            number, served = found.model_spec.version, found.metadata
+            columns, labels, target = served.columns, served.classes, served.target
             if target is None:
                 raise UserError(f"the model {name!r} of {url} takes images, not tables. Name images.")
             places = {one: place for place, one in enumerate(labels)}
@@ -184,9 +183,8 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
                 given = [decode(row, columns) for row in rows]
                 # The probabilities of classes beyond the limit of a request count as 0.
                 count = min(len(labels) or 1, MOST_CLASSES)
-                answer = client.predict(name, rows=given, top=count, **asked)
-                # One version predicts all rows, even if a new one is loaded in the meantime.
-                asked.update(version=answer.version, label=None)
+                # Other versions may have other columns and classes.
+                answer = client.predict(name, rows=given, top=count, version=number)
                 if not labels:
                     return {VALUE: np.array([[one.value] for one in answer.predictions], np.float32)}
                 probabilities = np.zeros((len(rows), len(labels)), np.float32)
@@ -194,8 +192,8 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
                     row[[places[one.label] for one in prediction.top]] = [one.probability for one in prediction.top]
                 return {PROBABILITIES: probabilities}
 
-            separator = served.input.label_separator
-            yield asked, TableModel(columns, target, labels, None, ask, REQUEST, served.multi_label, separator)
+            more = served.multi_label, served.label_separator
+            yield number, TableModel(columns, target, labels, None, ask, REQUEST, *more)
     except ClientError as error:
         advice = f" Set {API_KEY} to the key of the endpoint." if error.status == 401 else ""
         raise UserError(f"{error}{advice}") from error

@@ -146,9 +146,9 @@ def _print_table(given: Arguments, path: Path) -> None:
     from pipelines.inference import tables
 
     if given.url is not None:
-        with tables.remote(given.url, str(given.model), given.version, given.label) as (asked, model):
+        with tables.remote(given.url, str(given.model), given.version, given.label) as (version, model):
             found = tables.predict(model, path)
-        sys.stderr.write(f"{given.model} version {asked['version']} answered\n")
+        sys.stderr.write(f"{given.model} version {version} answered\n")
     else:
         folder, model = tables.local(given.model)
         found = tables.predict(model, path)

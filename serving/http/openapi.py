@@ -96,7 +96,10 @@ SIGNATURES = {
                     )
                 ),
                 target=TEXT,
-                optional=("columns", "target"),
+                classes=array(TEXT),
+                multi_label={"type": "boolean"},
+                label_separator=TEXT,
+                optional=("columns", "target", "classes", "multi_label", "label_separator"),
             ),
         )
     }

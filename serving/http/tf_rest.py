@@ -15,6 +15,7 @@ from serving.inputs import Tensor
 from serving.manifest import Manifest
 from serving.protocols import tf_rest as protocol
 from serving.protocols.request import parse_version
+from serving.schemas import TableMetadata
 
 _TYPES = {"uint8": "DT_UINT8", "float32": "DT_FLOAT", "int64": "DT_INT64", "string": "DT_STRING"}
 # A model, one of its versions, or a label.
@@ -128,7 +129,13 @@ def _metadata(manifest: Manifest) -> dict[str, object]:
     }
     found: dict[str, object] = {"signature_def": {"signature_def": signatures}}
     if manifest.is_table:
-        found |= {"columns": [one.model_dump() for one in manifest.columns], "target": manifest.target}
+        found |= TableMetadata(
+            columns=manifest.columns,
+            target=manifest.target,
+            classes=manifest.labels,
+            multi_label=manifest.multi_label,
+            label_separator=manifest.label_separator,
+        ).model_dump()
     return {
         "model_spec": {"name": manifest.name, "signature_name": "", "version": str(manifest.version)},
         "metadata": found,

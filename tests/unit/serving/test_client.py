@@ -69,6 +69,24 @@ def test_a_request_and_its_answer(waits, tmp_path):
     assert waits == []
 
 
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [({}, ""), ({"version": 2}, "/versions/2"), ({"label": "a/b"}, "/labels/a%2Fb")],
+)
+def test_the_metadata_of_a_version(given, path):
+    requests, answer = [], {"columns": [{"name": "rooms", "categories": None}], "target": "sold", "classes": ["no"]}
+
+    def endpoint(request):
+        requests.append(request)
+        spec = {"name": "a/ö", "signature_name": "", "version": str(2**53)}
+        return httpx.Response(200, json={"model_spec": spec, "metadata": {"signature_def": {}, **answer}})
+
+    found = Client("http://here", transport=httpx.MockTransport(endpoint)).metadata("a/ö", **given)
+    assert (found.model_spec.version, found.metadata.classes) == (2**53, ("no",))
+    (request,) = requests
+    assert (request.method, request.url.raw_path.decode()) == ("GET", f"/v1/models/a%2F%C3%B6{path}/metadata")
+
+
 def sent(request):
     """Returns the images in a form, by name."""
     parts = request.content.split(b"--" + request.headers["content-type"].partition("boundary=")[2].encode())[1:-1]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,14 @@ import pytest
 
 from pipelines.inference import tables
 from pipelines.verbs.cli import main
-from serving.schemas import Answer, Guess, ModelInput, Prediction, ServedModel
+from serving.client import Client
+from serving.engine import backends
+from serving.engine.settings import Settings
+from serving.http.app import make_app
+from serving.schemas import Answer, Guess, Prediction, TableMetadata, VersionMetadata
 from tests import table_model, tiny_model
+from tests.endpoint import LoadedClient
+from tests.unit.serving.conftest import NoChildren
 
 ROWS = "id,rooms,age,city,price,sold\n1,4,10,Rome,310,yes\n2,2,30,Paris,170,later\n3,,5,,80,no\n4,1,0,Oslo,,\n"
 NUMBERS = np.float32([[4, 10, 1], [2, 30, 0], [np.nan, 5, -1], [1, 0, 2]])
@@ -170,22 +177,20 @@ class FakeClient:
     def __exit__(self, *_):
         pass
 
-    def models(self):
-        def served(name, classes, multi_label=False, **given):
-            facts = {"versions": (3,), "labels": {}, "failed": {}, "gates": False, "multi_label": multi_label}
-            return ServedModel(name=name, classes=classes, input=ModelInput(pictures=None, **given), **facts)
+    def metadata(self, model, *, version, label):
+        FakeClient.asked.append((version, label))
+        table = partial(TableMetadata, columns=table_model.COLUMNS)
+        served = {
+            "houses": table(target="price"),
+            "sales": table(target="sold", classes=table_model.LABELS),
+            "tags": table(target="sold", classes=table_model.LABELS, multi_label=True, label_separator="|"),
+            "codes": table(target="code", classes=CODES),
+            "tiny": TableMetadata(),
+        }
+        return VersionMetadata(model_spec={"name": model, "version": 3}, metadata=served[model])
 
-        table = {"shape": (3,), "columns": table_model.COLUMNS}
-        return (
-            served("houses", (), target="price", **table),
-            served("sales", table_model.LABELS, target="sold", **table),
-            served("tags", table_model.LABELS, multi_label=True, target="sold", label_separator="|", **table),
-            served("codes", CODES, target="code", **table),
-            served("tiny", ("a",), shape=(4, 3, 1)),
-        )
-
-    def predict(self, model, *, rows, version, label, top):
-        FakeClient.asked.append((len(rows), version, label))
+    def predict(self, model, *, rows, version, top):
+        FakeClient.asked.append((len(rows), version))
         probabilities = (
             {"yes": 0.9, "later": 0.8, "no": 0.1} if model == "tags" else {"yes": 0.5, "no": 0.3, "later": 0.2}
         )
@@ -212,7 +217,7 @@ def test_an_endpoint_predicts_in_parts_by_one_version(endpoint, tmp_path, capsys
     captured = capsys.readouterr()
     assert [json.loads(line)["value"] for line in captured.out.splitlines()] == list(range(300))
     assert captured.err == "houses version 3 answered\n"
-    assert endpoint == [(128, None, "stable"), (128, 3, None), (44, 3, None)]
+    assert endpoint == [(None, "stable"), (128, 3), (128, 3), (44, 3)]
 
 
 def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
@@ -231,9 +236,60 @@ def test_an_endpoint_is_asked_for_no_more_classes_than_it_returns(endpoint, rows
     assert "with --url, --top must be at most 1,000. Received: 1001" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "said"), [("tiny", "takes images, not tables"), ("none", "serves no model 'none'")])
-def test_an_endpoint_without_the_model_is_reported(endpoint, rows, capsys, name, said):
-    assert main(["predict", name, str(rows), "--url", "http://here"]) == 2
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """An endpoint, and its repository, with two versions of a model that have other columns and classes; read only."""
+    root = tmp_path_factory.mktemp("versions")
+    table_model.write(root / "sales" / "1")
+    with pytest.MonkeyPatch.context() as patch:
+        columns = [table_model.COLUMNS[1], {"name": "city", "categories": ["Oslo", "Rome"]}, table_model.COLUMNS[0]]
+        patch.setattr(table_model, "COLUMNS", columns)
+        patch.setattr(table_model, "LABELS", ("yes", "perhaps", "no"))
+        patch.setattr(table_model, "ROWS", np.float32([[4, 1, 10], [2, 0, 30], [1, -1, 0]]))
+        patch.setattr(table_model, "CLASSES", np.array([0, 1, 2]))
+        table_model.write(root / "sales" / "2")
+    (root / "sales" / "release.json").write_text('{"versions": [1, 2], "labels": {"stable": 1}}')
+    tiny_model.write(root / "tiny" / "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "ChildProcesses", NoChildren)
+        with LoadedClient(make_app(Settings(root))) as loaded:
+            yield loaded, root
+
+
+@pytest.fixture
+def served(versions, monkeypatch):
+    """The folder of that model, at http://localhost."""
+    endpoint, root = versions
+    monkeypatch.setattr(tables, "Client", partial(Client, transport=endpoint._transport))
+    return root / "sales"
+
+
+@pytest.mark.parametrize(("words", "version"), [((), 2), (("--version", "1"), 1), (("--label", "stable"), 1)])
+def test_rows_are_those_of_the_version_that_predicts(served, rows, capsys, words, version):
+    form = [str(rows), "--format", "json"]
+    assert main(["predict", str(served / str(version)), *form]) == 0
+    here = [json.loads(line)["top"] for line in capsys.readouterr().out.splitlines()]
+    assert main(["predict", "sales", *form, "--url", "http://localhost", *words]) == 0
+    captured = capsys.readouterr()
+    there = [json.loads(line)["top"] for line in captured.out.splitlines()]
+    assert captured.err.startswith(f"sales version {version} answered\n")
+    for one, other in zip(there, here, strict=True):
+        assert [guess["label"] for guess in one] == [guess["label"] for guess in other]
+        assert [guess["probability"] for guess in one] == pytest.approx([guess["probability"] for guess in other])
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("tiny", (), "takes images, not tables"),
+        ("none", (), "answered 404: there is no model 'none'. Served are: sales, tiny."),
+        ("sales", ("--version", "3"), "answered 404: version 3 of model 'sales' is not served. Served versions: 1, 2."),
+        ("sales", ("--label", "canary"), "answered 404: model 'sales' has no label 'canary'. It has: stable."),
+    ],
+)
+@pytest.mark.usefixtures("served")
+def test_an_endpoint_without_the_model_is_reported(rows, capsys, name, words, said):
+    assert main(["predict", name, str(rows), "--url", "http://localhost", *words]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -169,7 +169,9 @@ def test_what_a_model_takes_is_described(client):
     assert sales["facts"][0]["rows"][2] == {"rooms": 4, "age": 10, "city": "Rome"}
     assert (tiny["input"]["columns"], tiny["input"]["target"], tiny["facts"][0]["rows"]) == ([], None, [])
     found = client.get("/v1/models/houses/metadata").json()["metadata"]
-    assert (found["columns"], found["target"]) == (columns, "price")
+    assert (found["columns"], found["target"], found["classes"]) == (columns, "price", [])
+    found = client.get("/v1/models/sales/metadata").json()["metadata"]
+    assert (found["classes"], found["multi_label"]) == (list(table_model.LABELS), False)
     (signature,) = found["signature_def"]["signature_def"].values()
     assert signature["inputs"]["row"]["dtype"] == "DT_FLOAT"
     assert set(client.get("/v1/models/tiny/metadata").json()["metadata"]) == {"signature_def"}
