@@ -240,21 +240,31 @@ def files(out: Location) -> list[Location]:
 
 def _check(parts: Parts) -> None:
     if parts.is_complete:
-        if _written_by(parts.out) != parts.job:
-            raise UserError(f"{parts.out} exists and belongs to another job. Name another file, or remove it.")
+        written = _written_by(parts.out)
+        if written != parts.job:
+            difference = f": {_difference(written, parts.job)}" if written else ""
+            raise UserError(
+                f"{parts.out} exists and belongs to another job{difference}. Name another file, or remove it."
+            )
     elif parts.paths:
         if isinstance(parts.folder, Url) and not (parts.folder / JOB).exists():
             # They are of a complete result, which was removed.
             part_files.remove(parts.folder)
             return
         stored = json.loads((parts.folder / JOB).read_text(encoding="utf-8"))
-        name = next((name for name in parts.job if stored.get(name) != parts.job[name]), None)
-        if name:
+        if difference := _difference(stored, parts.job):
             raise UserError(
-                f"{parts.out} was begun by another job: {name} was {_text(stored.get(name))} and is now "
-                f"{_text(parts.job[name])}. {_to_finish(stored, parts.job)} to finish it, name another file, or remove "
-                f"{parts.folder} to start over."
+                f"{parts.out} was begun by another job: {difference}. {_to_finish(stored, parts.job)} to finish it, "
+                f"name another file, or remove {parts.folder} to start over."
             )
+
+
+def _difference(before: Description, now: Description) -> str | None:
+    """Names the first difference between two jobs; None if there is none."""
+    for name in {**now, **before}:
+        if before.get(name) != now.get(name):
+            return f"{name} was {_text(before.get(name))} and is now {_text(now.get(name))}"
+    return None
 
 
 def _to_finish(begun: Description, now: Description) -> str:
@@ -276,11 +286,11 @@ def _clear(out: Location) -> None:
             (out / name).unlink(missing_ok=True)
 
 
-def _written_by(path: Location) -> Any:
+def _written_by(path: Location) -> Description | None:
     """Returns the description of the job that wrote a result; None if it has none."""
     try:
         with opened(files(path)[0]) as file:
-            return json.loads(pq.read_schema(file).metadata[b"job"])
+            return dict(json.loads(pq.read_schema(file).metadata[b"job"]))
     except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError):
         return None
 

@@ -153,6 +153,22 @@ def test_a_file_of_another_job_is_refused_and_kept(out, tmp_path):
         assert [*tmp_path.iterdir()] == [out]
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out"])
+def test_what_differs_from_the_job_of_a_complete_result_is_named(tmp_path, name):
+    out = tmp_path / name
+    begin(out, "ab")
+    finish(out)
+    for job, difference in (
+        ({"version": 2}, "version was 1 and is now 2"),
+        ({"paths": ["more"]}, "paths was photos more and is now more"),
+    ):
+        message = rf"{name} exists and belongs to another job: {difference}\. Name another file, or remove it"
+        with pytest.raises(UserError, match=message), open_parts(out, JOB | job):
+            pytest.fail("not refused")
+    with open_parts(out, JOB) as parts:
+        assert parts.is_complete
+
+
 def test_a_complete_file_is_left_as_it_is(out, tmp_path):
     begin(out, "ab")
     finish(out)
