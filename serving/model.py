@@ -64,6 +64,11 @@ class Version:
     samples: Samples | None
     side: int
 
+    @property
+    def counts_digits(self) -> bool:
+        """True if `see` finds the digits in an image."""
+        return self.conversion is not None and any(one.name == BOXES for one in self.conversion.get_outputs())
+
     def to_input(self, rgba: np.ndarray) -> np.ndarray:
         """Converts an image of any size to the input of the net.
 

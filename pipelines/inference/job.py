@@ -121,6 +121,7 @@ def run(
             return JobResult(resumed, resumed, 0, 0.0)
         builder = RowBuilder(model, job.count, job.explain)
         schema = builder.schema(json.dumps(description))
+        parts.check_columns(schema)
         progress = JobProgress(console, Total(sources, listing).now, resumed, "images")
         try:
             with progress:

@@ -1,6 +1,6 @@
-"""Batches of images, decoded and converted to inputs of the net."""
+"""Batches of images: decoded, converted to inputs of the net, and predicted."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +21,13 @@ BATCH_BYTES = 2**19
 
 
 class NetInput(NamedTuple):
-    """An image converted to the net's input, or the reason why the conversion failed."""
+    """An image converted to the net's input, or the reason why there is no prediction for it."""
 
     name: str
     image: np.ndarray | None
     error: str | None
     digits: int | None = None
-    """Number of digits in the image, if they are counted."""
+    """Number of digits in the image, if the model counts them."""
 
 
 def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
@@ -44,25 +44,52 @@ def batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:
         yield batch
 
 
-def converter(model: Model, *, counts: bool = False) -> Callable[[list[Fetched]], list[NetInput]]:
-    """Returns a thread-safe function that decodes images and converts them to the net's inputs.
-
-    Args:
-        model: the model.
-        counts: whether to count the digits in each image, if the model finds them.
-    """
+def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
+    """Returns a thread-safe function that decodes images and converts them to the net's inputs."""
 
     def convert(image: Fetched) -> NetInput:
         try:
-            decoded = _decoded(image, model)
-            if not counts:
-                return NetInput(image.name, model.to_input(decoded), None)
-            images, boxes, _ = model.see(decoded)
+            images, boxes, _ = model.see(_decoded(image, model))
             return NetInput(image.name, images[0], None, None if boxes is None else len(boxes))
         except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
 
     return lambda batch: [convert(image) for image in _read(batch)]
+
+
+def predicted(model: Model, inputs: Sequence[NetInput]) -> tuple[list[NetInput], dict[str, np.ndarray]]:
+    """Predicts a batch of images.
+
+    Args:
+        model: the model.
+        inputs: the images.
+
+    Returns:
+        The images, of which those with NaN or infinity as an output have an error now; and the outputs for those
+        without an error.
+    """
+    images = {place: one.image for place, one in enumerate(inputs) if one.image is not None}
+    # An empty batch is predicted too, because the widths of its outputs are needed.
+    shape = (len(images), *model.manifest.input.shape[1:])
+    outputs = model.predict(np.stack([*images.values()]) if images else np.empty(shape, np.uint8))
+    checked, places, wrong = [*inputs], [*images], not_finite(outputs)
+    for row, output in wrong.items():
+        name = inputs[places[row]].name
+        checked[places[row]] = NetInput(name, None, not_finite_message(output, name))
+    return checked, {name: np.delete(value, [*wrong], axis=0) for name, value in outputs.items()}
+
+
+def not_finite(outputs: Mapping[str, np.ndarray]) -> dict[int, str]:
+    """Returns the places of examples with NaN or infinity, each with the name of the first such output."""
+    found: dict[int, str] = {}
+    for name, value in outputs.items():
+        found = dict.fromkeys(np.flatnonzero(~np.isfinite(value).all(axis=-1)).tolist(), name) | found
+    return found
+
+
+def not_finite_message(output: str, example: str) -> str:
+    """Returns a sentence on an example with NaN or infinity as an output."""
+    return f"the model computes NaN or infinity as {output} of {example}. Use another version of it."
 
 
 def _read(batch: list[Fetched]) -> list[Fetched]:

@@ -74,14 +74,26 @@ class Parts:
         for part, rows in _counted(self.paths):
             first = first_row(part)
             if first < row:
-                raise UserError(
-                    f"the parts in {self.folder} were written by an earlier version of this program. Finish them with "
-                    "that version, or remove the folder to start over."
-                )
+                raise self._outdated()
             if first > row:
                 found.append((row, first))
             row = first + rows
         return [*found, (row, None)]
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Checks that the parts have all columns of those to be written.
+
+        Args:
+            schema: the columns.
+
+        Raises:
+            UserError: they are of an earlier version, which had fewer columns.
+        """
+        for part in self.paths[:1]:
+            with opened(part) as file:
+                written = pq.read_schema(file).names
+            if lacking := [name for name in schema.names if name not in written]:
+                raise self._outdated(f" without the column {', '.join(lacking)}")
 
     def skip(self, names: Iterator[str], first: int = 0) -> int:
         """Skips images that already have a row.
@@ -157,6 +169,12 @@ class Parts:
 
     def _path(self, first: int) -> Location:
         return self.folder / f"{first:08}{SUFFIX}"
+
+    def _outdated(self, how: str = "") -> UserError:
+        return UserError(
+            f"the parts in {self.folder} were written by an earlier version of this program{how}. Finish them with "
+            "that version, or remove the folder to start over."
+        )
 
     def _changed(self, rows: int, written: list[str], found: list[str], obsolete: Location) -> UserError:
         index = next((index for index, name in enumerate(found) if name != written[index]), len(found))
@@ -240,12 +258,9 @@ def files(out: Location) -> list[Location]:
 
 def _check(parts: Parts) -> None:
     if parts.is_complete:
-        written = _written_by(parts.out)
-        if written != parts.job:
-            difference = f": {_difference(written, parts.job)}" if written else ""
-            raise UserError(
-                f"{parts.out} exists and belongs to another job{difference}. Name another file, or remove it."
-            )
+        if (written := _written_by(parts.out)) != parts.job:
+            how = f": {_difference(written, parts.job)}" if written else ""
+            raise UserError(f"{parts.out} exists and belongs to another job{how}. Name another file, or remove it.")
     elif parts.paths:
         if isinstance(parts.folder, Url) and not (parts.folder / JOB).exists():
             # They are of a complete result, which was removed.

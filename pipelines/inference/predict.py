@@ -30,9 +30,9 @@ class Predictions(NamedTuple):
     folder: Path
     """The version that was used."""
     predictions: list[Prediction]
-    """One for each image that could be read."""
+    """One for each image that could be read and predicted."""
     unreadable: list[str]
-    """A sentence for each image that could not be, and for a damaged source, which ends the images."""
+    """A sentence for each other image, and for a damaged source, which ends the images."""
 
 
 def is_table(words: Sequence[str]) -> bool:
@@ -65,11 +65,9 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
     Example:
         predict(Path("models/demo"), ["seven.png"]).predictions[0].top[0].label  # "7"
     """
-    import numpy as np
-
     from pipelines.inference import stored_model
     from pipelines.inference.inputs import Listing, sources
-    from pipelines.inference.net_inputs import batches, converter
+    from pipelines.inference.net_inputs import batches, converter, predicted
     from serving.manifest import PROBABILITIES
     from serving.model import above_half, open_model, top
 
@@ -80,17 +78,12 @@ def predict(model: Location, images: Sequence[str | Path], count: int = TOP) -> 
     if opened.manifest.is_table:
         raise UserError(f"{opened.folder} {NO_IMAGES}")
     listing = Listing(sources([str(image) for image in images], None))
-    labels, convert = opened.manifest.labels, converter(opened, counts=True)
+    labels, convert = opened.manifest.labels, converter(opened)
     found = Predictions(opened.folder, [], [])
     for batch in batches(listing.fetched()):
-        inputs = convert(batch)
+        inputs, outputs = predicted(opened, convert(batch))
         found.unreadable.extend(one.error for one in inputs if one.error)
-        readable = [one for one in inputs if one.image is not None]
-        if not readable:
-            continue
-        probabilities = opened.predict(np.stack([one.image for one in readable if one.image is not None]))[
-            PROBABILITIES
-        ]
+        readable, probabilities = [one for one in inputs if one.image is not None], outputs[PROBABILITIES]
         for one, row, classes in zip(readable, probabilities, top(probabilities, count), strict=True):
             guesses = tuple(Guess(label=labels[index], probability=float(row[index])) for index in classes)
             present = tuple(above_half(row, labels)) if opened.manifest.multi_label else None

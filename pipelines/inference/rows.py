@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.inference.net_inputs import NetInput
+from pipelines.inference.net_inputs import NetInput, predicted
 from serving.manifest import GATE_MEANS, PROBABILITIES
 from serving.model import Model, above_half, top
 
-# Column of all classes that are present.
-LABELS = "labels"
+# Columns of all classes that are present, and of the number of digits in an image.
+LABELS, DIGITS = "labels", "digits"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class RowBuilder:
             ("top", pa.list_(pa.struct([("label", pa.string()), ("probability", pa.float32())]))),
             (PROBABILITIES, numbers),
             *([(LABELS, pa.list_(pa.string()))] if manifest.multi_label else []),
+            *([(DIGITS, pa.int32())] if self.model.counts_digits else []),
         ]
         metadata = {
             "model": manifest.name,
@@ -57,18 +58,17 @@ class RowBuilder:
         return pa.schema(columns, metadata=metadata)
 
     def __call__(self, inputs: Sequence[NetInput]) -> list[pa.Array]:
-        """Returns the columns of a batch; all but path and error are null for unreadable images."""
-        images = [row.image for row in inputs if row.image is not None]
-        readable = np.array([row.image is not None for row in inputs], bool)
-        paths = pa.array([row.name for row in inputs], pa.string())
-        errors = pa.array([row.error for row in inputs], pa.string())
-        # An empty batch is predicted too, because the widths of its outputs are needed.
-        shape = (len(images), *self.model.manifest.input.shape[1:])
-        outputs = self.model.predict(np.stack(images) if images else np.empty(shape, np.uint8))
+        """Returns the columns of a batch; all but path and error are null for images without a prediction."""
+        rows, outputs = predicted(self.model, inputs)
+        readable = np.array([row.image is not None for row in rows], bool)
+        paths = pa.array([row.name for row in rows], pa.string())
+        errors = pa.array([row.error for row in rows], pa.string())
         columns, manifest = [paths, errors], self.model.manifest
         columns += class_columns(
             outputs[PROBABILITIES], manifest.labels, self.count, readable, multi_label=manifest.multi_label
         ).values()
+        if self.model.counts_digits:
+            columns.append(pa.array([row.digits for row in rows], pa.int32()))
         if self.explain:
             columns.append(lists(outputs[GATE_MEANS], readable))
         return columns

@@ -18,6 +18,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.url import Location
 from pipelines.data.own.new_rows import TableRows, read
 from pipelines.inference import stored_model
+from pipelines.inference.net_inputs import not_finite, not_finite_message
 from pipelines.inference.predict import class_cells, class_headings
 from pipelines.inference.rows import class_columns, lists
 from serving.client import Client, ClientError
@@ -247,12 +248,9 @@ def batches(model: TableModel, rows: TableRows, path: Path, first: int = 0) -> I
     for start in range(0, len(rows.values), model.batch):
         part = slice(start, start + model.batch)
         outputs = model.predict(rows.values[part])
-        for name, value in outputs.items():
-            if (wrong := np.flatnonzero(~np.isfinite(value).all(axis=-1))).size:
-                row = first + start + wrong[0] + 1
-                raise UserError(
-                    f"the model computes NaN or infinity as {name} of row {row} of {path}. Use another version of it."
-                )
+        if wrong := not_finite(outputs):
+            place = min(wrong)
+            raise UserError(not_finite_message(wrong[place], f"row {first + start + place + 1} of {path}"))
         truth = None if rows.truth is None else rows.truth[part]
         yield TablePredictions(model, TableRows(rows.values[part], truth, ()), outputs, 0.0)
 
