@@ -23,6 +23,8 @@ class Change(NamedTuple):
     """The versions and labels."""
     ended: list[int]
     """Versions that were served before and no longer are."""
+    removed: dict[str, int]
+    """Labels that no longer exist, with their versions."""
 
 
 def release(
@@ -41,7 +43,7 @@ def release(
         newest: whether to serve the newest version, without labels.
 
     Returns:
-        The versions and labels served now, and the versions that no longer are.
+        The versions and labels served now, and those that no longer are.
 
     Raises:
         UserError: there is no such model or version, the arguments contradict each other, or the repository cannot be
@@ -68,7 +70,8 @@ def release(
     except PermissionError as error:
         raise UserError(f"{root} cannot be written to: {error.strerror}. Change its permissions.") from error
     before, now = ({*(one.versions or there[-1:])} for one in (current, wanted))
-    return Change(wanted, sorted(before - now))
+    removed = {label: version for label, version in current.labels.items() if label not in wanted.labels}
+    return Change(wanted, sorted(before - now), removed)
 
 
 def repository_of(model: Location) -> Location:

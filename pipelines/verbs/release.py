@@ -25,7 +25,7 @@ class Arguments(Frozen):
     model: tyro.conf.Positional[Location]
     """Folder with the versions of the model, or its URL."""
     versions: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Serve exactly these; to roll back, name the previous version."""
+    """Serve exactly these; to roll back, name the previous version. Labels of other versions are removed."""
     labels: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """LABEL=VERSION, such as stable=1, for requests by label; LABEL= removes it. Can be repeated; other labels stay.
     Without --versions, the labelled versions are served, and those named before."""
@@ -43,10 +43,12 @@ def main(arguments: list[str]) -> None:
         UserError: see `release`.
     """
     given = parse(Arguments, arguments, "highway release", Arguments.__doc__ or "")
-    served, ended = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
+    change = release(given.model, given.versions, dict(map(_label, given.labels)), newest=given.newest)
     models_config = repository_of(given.model) / configuration.NAME
-    no_longer = "".join(f"{given.model}: version {version} is no longer served\n" for version in ended)
-    sys.stdout.write(no_longer + _report(given.model, served) + f"TF Serving: {models_config}\n")
+    lines = [f"version {version} is no longer served" for version in change.ended]
+    lines += [f"label {label} of version {version} is removed" for label, version in change.removed.items()]
+    no_longer = "".join(f"{given.model}: {line}\n" for line in lines)
+    sys.stdout.write(no_longer + _report(given.model, change.served) + f"TF Serving: {models_config}\n")
 
 
 def _label(text: str) -> tuple[str, int | None]:

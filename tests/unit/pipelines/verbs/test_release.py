@@ -94,6 +94,18 @@ def test_versions_that_are_no_longer_served_are_named(model, capsys):
     assert "no longer" not in run(capsys, model, "--labels", "stable=3")[1]
 
 
+def test_labels_that_are_removed_are_named(model, capsys):
+    run(capsys, model, "--versions", 1, 2, 3, "--labels", "stable=1", "canary=2", "next=3")
+    said = run(capsys, model, "--versions", 2, "--labels", "next=2")[1]
+    ended = [f"{model}: version {version} is no longer served\n" for version in (1, 3)]
+    # The label next moves.
+    assert said.startswith("".join(ended) + f"{model}: label stable of version 1 is removed\n{model}: version 2 ")
+    assert "is removed" not in run(capsys, model, "--versions", 2, 3)[1]
+    said = run(capsys, model, "--newest")[1]
+    for label in ("canary", "next"):
+        assert f"{model}: label {label} of version 2 is removed\n" in said
+
+
 def test_labels_that_are_not_named_stay(model, capsys):
     run(capsys, model, "--labels", "stable=1", "canary=2")
     run(capsys, model, "--labels", "canary=3")
