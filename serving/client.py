@@ -31,8 +31,9 @@ _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
 _METADATA = TypeAdapter(VersionMetadata)
 T = TypeVar("T")
 CHANNELS = (1, 3, 4)
-# Pillow's modes that PNG can store.
+# Pillow's modes that PNG can store, and those that keep the transparency of others.
 PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+TRANSPARENT = {"La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
 # A path, the content of a file, or pixels.
 ImageInput = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 # Values by column, or in the order of the columns.
@@ -308,7 +309,8 @@ def _png(image: Image.Image, number: int) -> bytes:
         if shown.mode in DEEP:
             # Without the integers in between, Pillow clips big-endian values to 255.
             shown = shown.convert("I").convert("I;16")
-        (shown if shown.mode in PNG else shown.convert("RGB")).save(file, "PNG")
+        storable = shown if shown.mode in PNG else shown.convert(TRANSPARENT.get(shown.mode, "RGB"))
+        storable.save(file, "PNG")
     except ImageError as error:
         raise ClientError(str(error)) from None
     except (OSError, ValueError) as error:

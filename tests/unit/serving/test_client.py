@@ -125,6 +125,19 @@ def test_grey_of_16_bits_is_sent_without_loss(waits, mode, kind):
     np.testing.assert_array_equal(sent(endpoint.requests[0])["image 1"], pixels)
 
 
+def test_transparency_is_sent(waits):
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (5, 4, 4), dtype="uint8"))
+    palette = image.convert("P").convert("PA")
+    palette.putalpha(image.getchannel("A"))
+    given = {"RGBA": image.convert("RGBa"), "LA": image.convert("LA").convert("La")}
+    expected = [*(one.convert(mode) for mode, one in given.items()), palette.convert("RGBA")]
+    client, endpoint = made(200)
+    client.predict("digits", [*given.values(), palette])
+    for one, other in zip(sent(endpoint.requests[0]).values(), expected, strict=True):
+        np.testing.assert_array_equal(one, np.asarray(other))
+        assert len(np.unique(one[..., -1])) > 10
+
+
 def test_a_pgm_file_of_16_bits_is_sent_without_loss(waits, tmp_path):
     path, pixels = tmp_path / "a.pgm", np.uint16([[0, 255, 256], [1234, 40_000, 65_535]])
     Image.fromarray(pixels).save(path)
