@@ -70,7 +70,7 @@ class Client:
         transport: replacement for the network, for tests.
 
     Raises:
-        ClientError: the URL is invalid.
+        ClientError: the URL is invalid, or no request can have the key.
 
     Example:
         with Client("http://127.0.0.1:8501") as client:
@@ -85,7 +85,7 @@ class Client:
         attempts: int = 5,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"X-API-Key": api_key.strip()} if api_key else {}
+        headers = {"X-API-Key": _key(api_key)} if api_key else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
@@ -227,6 +227,18 @@ class Client:
                 f"{self._url} does not answer like a highway-keras endpoint. It sent: {answer.text[:200]!r}",
                 answer.status_code,
             ) from None
+
+
+def _key(given: str) -> bytes:
+    """Returns a key as the endpoint compares it; messages never quote it."""
+    key = given.strip()
+    # Bytes of a variable that are not UTF-8 are not printable either.
+    if not key.isprintable():
+        raise ClientError(
+            "the key is not UTF-8 text, or has a character that no request can have, such as a line break. Set "
+            "HIGHWAY_API_KEY, or api_key, to the key of the endpoint."
+        )
+    return key.encode()
 
 
 def _file(image: ImageInput, number: int) -> tuple[str, bytes]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
@@ -270,6 +271,20 @@ def test_jitter(monkeypatch):
 def test_invalid_addresses_are_refused(url):
     with pytest.raises(ClientError, match="is not the address of an endpoint"):
         Client(url)
+
+
+def test_a_key_may_have_any_printable_characters(waits):
+    client, endpoint = made(200, api_key="schlüssel ключ\n")
+    client.predict("digits", [b"x"])
+    # As serving.keys compares it.
+    assert dict(endpoint.requests[0].headers.raw)[b"X-API-Key"] == "schlüssel ключ".encode()
+
+
+@pytest.mark.parametrize("key", ["sec\nret", "sec\0ret", os.fsdecode(b"sec\xe9ret")])
+def test_a_key_that_no_request_can_have_is_refused_and_not_quoted(key):
+    with pytest.raises(ClientError, match=r"^the key is not UTF-8 text, or has .* Set HIGHWAY_API_KEY") as caught:
+        Client("http://here", key)
+    assert "sec" not in str(caught.value)
 
 
 def test_other_servers_and_missing_files(waits, tmp_path):
