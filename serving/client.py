@@ -85,7 +85,7 @@ class Client:
         attempts: int = 5,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"X-API-Key": _key(api_key)} if api_key else {}
+        headers = {b"X-API-Key": _key(api_key)} if api_key else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:

@@ -208,7 +208,11 @@ class Url:
 
     @property
     def _store(self) -> Any:
-        return _store(self.text.partition("://")[0])
+        return _store(self._protocol)
+
+    @property
+    def _protocol(self) -> str:
+        return self.text.partition("://")[0]
 
     @property
     def _path(self) -> str:
@@ -300,10 +304,10 @@ def fetch(pairs: Sequence[tuple[Url, Path]], advance: Callable[[int], None] = la
 
 
 def read_all(urls: Sequence[Url]) -> list[bytes | None]:
-    """Reads small objects concurrently.
+    """Reads small objects concurrently, those of one store after those of another.
 
     Args:
-        urls: the objects, of one store.
+        urls: the objects.
 
     Returns:
         The content of each; None if it is missing.
@@ -311,14 +315,18 @@ def read_all(urls: Sequence[Url]) -> list[bytes | None]:
     Raises:
         UserError: an object cannot be read.
     """
-    if not urls:
-        return []
-    with _reported(urls[0]):
-        found = urls[0]._store.cat_ranges([url._path for url in urls], None, None, on_error="return")
-        for one in found:
-            if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
-                raise one
-    return [None if isinstance(one, Exception) else bytes(one) for one in found]
+    stored: dict[str, list[Url]] = {}
+    for url in urls:
+        stored.setdefault(url._protocol, []).append(url)
+    contents: dict[Url, bytes | None] = {}
+    for group in stored.values():
+        with _reported(group[0]):
+            found = group[0]._store.cat_ranges([url._path for url in group], None, None, on_error="return")
+            for url, one in zip(group, found, strict=True):
+                if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
+                    raise one
+                contents[url] = None if isinstance(one, Exception) else bytes(one)
+    return [contents[url] for url in urls]
 
 
 def _stored(url: Url, info: Mapping[str, Any]) -> Stored:

@@ -45,6 +45,14 @@ def test_parts_of_a_url_are_those_of_a_path(bucket):
     assert Url("s3://bucket").parent / "bucket" == Url("s3://bucket")
 
 
+def test_objects_of_several_stores_are_read_together(bucket, tmp_path):
+    (bucket / "a").write_bytes(b"first")
+    (tmp_path / "b").write_bytes(b"second")
+    first, second, none = bucket / "a", Url(f"file://{tmp_path}/b"), Url(f"file://{tmp_path}/c")
+    assert read_all([first, second, none, first]) == [b"first", b"second", None, b"first"]
+    assert read_all([]) == []
+
+
 def test_objects_are_listed_in_the_order_of_files(bucket):
     for name in ("x/a.png", "x/a-b.png", "x/a/b.png", "xy.png"):
         (bucket / name).write_bytes(b"abc")

@@ -289,6 +289,17 @@ def test_the_version_of_the_start_predicts_all_rows(tmp_path):
     assert len(rows(bucket / "out")) == 40
 
 
+def test_images_may_be_in_several_stores(bucket, folder):
+    other = Url(f"memory://predicted-{next(numbers)}")
+    (other / "a.png").put(folder / "0" / "00.png")
+    run(remote(bucket, "out.parquet", bucket / "images/0", f"file://{folder}/0", other / "a.png"), QUIET)
+    found = rows(bucket / "out.parquet")
+    names = [f"file://{path}" for path in sorted(folder.glob("0/*"))]
+    assert [row[0] for row in found[10:]] == [*names, f"{other}/a.png"]
+    assert [row[1:] for row in found[10:]] == [row[1:] for row in [*found[:10], found[0]]]
+    assert {row[1] for row in found} == {None}
+
+
 def test_a_few_images_are_printed(bucket, capsys):
     words = [str(bucket / "images/0"), str(bucket / "images/1/04.png")]
     with pytest.raises(SystemExit):
