@@ -180,7 +180,7 @@ class Client:
             ClientError: see `predict`.
 
         Example:
-            client.metadata("houses", label="stable").metadata.columns[0].name  # "rooms"
+            client.metadata("houses", version=1).metadata.columns[0].name  # "rooms"
         """
         path = f"v1/models/{quote(model, safe='')}"
         if version is not None:
