@@ -8,8 +8,8 @@
     tensorboard/     the same for TensorBoard
     watched.csv      the probe of a study: one row of measurements per probed step
     checkpoint/      the training state and, until the end of training, the previous one
-    best.keras       the net of the epoch with the highest validation accuracy (regression: the lowest validation
-                     loss), if there is validation
+    best.keras       the net of the epoch with the highest validation accuracy (for other tasks: the lowest validation
+                     loss without label smoothing and penalties), if there is validation
     model.keras      the net after the last step
     evaluation.json  the result on the test split, once evaluated
     measured.npz     the measurements of a study on the trained net

@@ -18,6 +18,7 @@ from pipelines.core.run import FILES, Run, resuming
 from pipelines.core.signals import StopRequest
 from pipelines.training import checkpoint, metrics_file, schedules
 from pipelines.training.checkpoint import Progress, SaveTimer
+from pipelines.training.metrics_file import plain_loss_in
 from pipelines.training.optimizers import averaged
 from pipelines.training.probe import Probe
 from pipelines.training.tensorboard_log import TensorBoardLog
@@ -26,7 +27,7 @@ CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
 # Fewest rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
 STEP_ROWS = 20
-SCORES = ("loss", "accuracy", "label_accuracy", "f1", "mae")
+SCORES = ("loss", "accuracy", "label_accuracy", "f1", "cross_entropy", "mae", "mse")
 FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
 
 
@@ -59,21 +60,14 @@ class StepCounter(keras.callbacks.Callback):
         """Keras's hook, called just after Keras has reset the metrics."""
         self.first = self.progress.step
         if self.metrics:
-            _restore(self.model, self.metrics)
+            for variable, value in zip(checkpoint.metrics_variables(self.model), self.metrics, strict=True):
+                variable.assign(value)
             self.metrics = ()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del logs
         self.progress.step = self.first + batch + 1
-
-
-def _restore(model: keras.Model, metrics: Sequence[np.ndarray]) -> None:
-    # On TensorFlow, Keras creates the metrics in the first step; a dummy batch creates them now.
-    nothing = np.zeros((1, *model.output_shape[1:]), "float32")
-    model.compute_metrics(None, nothing, nothing)
-    for variable, value in zip(model.metrics_variables, metrics, strict=True):
-        variable.assign(value)
 
 
 class StepCurve(keras.callbacks.Callback):
@@ -301,8 +295,8 @@ class SaveRun(keras.callbacks.Callback):
         if self.tensorboard:
             metrics_file.append(self.run.path / "metrics.csv", row)
             self.tensorboard.add(row)
-        # Without an accuracy of one class each, the best epoch has the lowest validation loss.
-        loss = scores.get("val_loss", math.inf)
+        # Without an accuracy of one class each, the best epoch has the lowest validation loss, not the lowest penalty.
+        loss = scores.get(f"val_{plain_loss_in(scores)}", math.inf)
         score = scores.get("val_accuracy", -loss)
         # Few validation examples give many epochs the same accuracy, and the first of them may have hardly learned.
         better = score > progress.best
@@ -365,5 +359,8 @@ def record(run: Run, progress: Progress) -> None:
     metrics = {name: last[name] for name in FIRST if name in last}
     if progress.best_epoch:
         metrics["best_epoch"] = progress.best_epoch
-        metrics |= {"best_val_accuracy": progress.best} if "accuracy" in last else {"best_val_loss": -progress.best}
+        if "accuracy" in last:
+            metrics["best_val_accuracy"] = progress.best
+        else:
+            metrics[f"best_val_{plain_loss_in(last)}"] = -progress.best
     run.update(step=progress.step, seconds=progress.seconds, metrics=metrics)

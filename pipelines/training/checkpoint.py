@@ -44,7 +44,7 @@ class Progress:
         step: steps done.
         seconds: wall time spent on these steps.
         best: highest validation accuracy so far; for a regression and for any number of classes, the negative of the
-            lowest validation loss.
+            lowest validation loss, without label smoothing and penalties.
         best_epoch: epoch with that score, counted from 1; 0 for none.
         best_loss: its validation loss, which decides between epochs of the same accuracy. In a run that an earlier
             version started, the first of them stays the best.
@@ -156,7 +156,8 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
         The state, besides the variables; None if nothing was ever saved.
 
     Raises:
-        UserError: both files are damaged, or the readable one belongs to another run, version or net.
+        UserError: both files are damaged, or the readable one belongs to another run, version or net, or to a version
+            with other metrics.
     """
     damaged = []
     for path in (folder / NEWEST, folder / PREVIOUS):
@@ -171,6 +172,7 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
             damaged.append(f"{path} is damaged ({type(error).__name__})")
             continue
         _refuse_others(path, head, belongs_to)
+        _refuse_other_metrics(path, metrics, model)
         _put(path, values, model)
         if path.name == PREVIOUS:
             # Otherwise the next save would drop the only good state.
@@ -182,6 +184,17 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
             "or start a new run in another folder with --run DIR."
         )
     return None
+
+
+def metrics_variables(model: keras.Model) -> list[Any]:
+    """Returns the variables of the running metrics; on TensorFlow, Keras lists them only after the first step.
+
+    Args:
+        model: a compiled model. Its running metrics are changed, which `fit` resets when it starts an epoch.
+    """
+    nothing = np.zeros((1, *model.output_shape[1:]), "float32")
+    model.compute_metrics(None, nothing, nothing)
+    return list(model.metrics_variables)
 
 
 def to_bytes(model: keras.Model, state: TrainingState) -> bytes:
@@ -261,6 +274,16 @@ def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str,
                 f"the checkpoint {path} is of another run of {here.get(recipe)}: its {name} is {saved.get(name)}, "
                 f"and this run's is {here.get(name)}. Restore the run's own file."
             )
+
+
+def _refuse_other_metrics(path: Path, metrics: Sequence[np.ndarray], model: keras.Model) -> None:
+    known = metrics_variables(model)
+    if [value.shape for value in metrics] != [tuple(variable.shape) for variable in known]:
+        raise UserError(
+            f"the checkpoint {path} was written by a version with other metrics: it has {len(metrics)} running values, "
+            f"and this version {len(known)}. Resume with the version that wrote it, or start a new run in another "
+            "folder with --run DIR."
+        )
 
 
 def _completed(belongs_to: Mapping[str, Any]) -> Mapping[str, Any]:

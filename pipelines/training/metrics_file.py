@@ -3,12 +3,22 @@
 import csv
 import io
 import os
+from collections.abc import Container
 from pathlib import Path
 
 from pipelines.core.errors import UserError
 from pipelines.core.files import csv_text, write_text
 
 Row = dict[str, float]
+
+
+def plain_loss_in(metrics: Container[str]) -> str:
+    """Returns the name of a run's loss without label smoothing and penalties; see `pipelines.training.net.plain_loss`.
+
+    Args:
+        metrics: names of the run's metrics; runs of earlier versions have only "loss".
+    """
+    return next((name for name in ("cross_entropy", "mse") if name in metrics), "loss")
 
 
 def append(path: Path, row: Row) -> None:

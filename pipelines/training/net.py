@@ -144,7 +144,7 @@ def compiled(
     if rate is None:
         rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate, net)
-    loss, metrics = _objective(task, config.label_smoothing, net.output_shape[-1])
+    loss, metrics = _objective(task, config, net.output_shape[-1])
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
@@ -220,17 +220,36 @@ def _mirrored(net: keras.Model, config: Config, compiled: bool) -> keras.Model:
     return keras.Model(parts.input, parts.output, name=net.name)
 
 
-def _objective(
-    task: Task, label_smoothing: float, outputs: int
-) -> tuple[keras.losses.Loss, list[keras.metrics.Metric]]:
+def plain_loss(task: Task, preset: str) -> str:
+    """Returns the name of the metric that is the loss without label smoothing and penalties.
+
+    Without an accuracy, it decides which epoch and which trial are the best: none may win by its penalty or smoothing.
+
+    Args:
+        task: the task of the net.
+        preset: its preset. Those for regression have no penalties, so that the loss itself is this metric; a net of
+            the user's own may have some.
+
+    Returns:
+        The name; "loss" if there is no such metric.
+    """
+    if task == "multi_label":
+        return "cross_entropy"
+    return "mse" if task == "regression" and user_code.is_function(preset) else "loss"
+
+
+def _objective(task: Task, config: Config, outputs: int) -> tuple[keras.losses.Loss, list[keras.metrics.Metric]]:
     """Returns loss and metrics."""
+    plain = plain_loss(task, config.model.preset)
     if task == "regression":
-        return keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError(name="mae")]
+        squared = [keras.metrics.MeanSquaredError(name=plain)] if plain != "loss" else []
+        return keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError(name="mae"), *squared]
     if task == "multi_label":
         right = keras.metrics.MeanMetricWrapper(_labels_right, name="label_accuracy")
-        loss = keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=label_smoothing)
-        return loss, [right, MacroF1(outputs)]
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=label_smoothing)
+        entropy = keras.metrics.MeanMetricWrapper(_cross_entropy, name=plain)
+        loss = keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=config.label_smoothing)
+        return loss, [right, MacroF1(outputs), entropy]
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=config.label_smoothing)
     return loss, [keras.metrics.CategoricalAccuracy(name="accuracy")]
 
 
@@ -263,6 +282,11 @@ class MacroF1(keras.metrics.Metric):
 def _labels_right(y_true: Any, y_pred: Any) -> Any:
     """Returns the share of the classes of each example on which targets and logits agree, [b]."""
     return keras.ops.mean(keras.ops.cast(keras.ops.equal(*_decided(y_true, y_pred)), "float32"), axis=-1)
+
+
+def _cross_entropy(y_true: Any, y_pred: Any) -> Any:
+    """Returns the cross-entropy of each example, a sum over the classes as in the loss, [b]."""
+    return y_pred.shape[-1] * keras.losses.binary_crossentropy(y_true, y_pred, from_logits=True)
 
 
 def _decided(targets: Any, logits: Any) -> tuple[Any, Any]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from pipelines.core.config import Config
 from pipelines.core.console import shown_loss
 from pipelines.core.files import write_text
 from pipelines.core.markdown import table
 from pipelines.core.run import Pruned, Run, Start
 from pipelines.training import evaluation
 from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.metrics_file import plain_loss_in
 from pipelines.training.multi_label import MultiLabel
 
 FIGURES = {
@@ -62,7 +62,7 @@ def text(run: Run) -> str:
         ("commit", commit),
     ]
     steps = "every epoch in [metrics.csv](metrics.csv)"
-    explained = _explained(config)
+    explained = _explained(run)
     if record.pruned:
         steps = "every round in [pruning.csv](pruning.csv)"
         explained = f"The layers were chosen on these {record.pruned.split} examples; the test split had no part in it."
@@ -80,14 +80,15 @@ def text(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _explained(config: Config) -> str:
+def _explained(run: Run) -> str:
     """Says how losses and metrics of training differ from those of an evaluation."""
-    smoothing = " and label smoothing" if config.label_smoothing else ""
+    config = run.config
+    added = f"the weight penalty{' and label smoothing' if config.label_smoothing else ''}"
     weights = "; that of training also weighs the classes" if config.class_weights == "balanced" else ""
-    return (
-        f"The loss of training and validation includes the weight penalty{smoothing}{weights}; training metrics are "
-        "means over the epoch, with dropout and augmentation."
-    )
+    losses = f"The loss of training and validation includes {added}{weights}"
+    if (plain := plain_loss_in(run.record.metrics)) != "loss":
+        losses = f"Losses exclude {added}: they are `{plain}` in metrics.csv, not `loss`"
+    return f"{losses}; training metrics are means over the epoch, with dropout and augmentation."
 
 
 def _measured(run: Run) -> str:
@@ -156,6 +157,7 @@ def _regression(run: Run) -> list[tuple[str, str, str]]:
 def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[str, str, str]]:
     """Returns the rows of the last epoch and the best one, or of a pruned net, by a score and its format."""
     metrics, rows = run.record.metrics, []
+    plain = plain_loss_in(metrics)
 
     def loss(scores: Mapping[str, float], name: str = "loss") -> str:
         return shown_loss(scores[name], regression=not run.record.data.labels)
@@ -167,10 +169,10 @@ def _training(run: Run, score: str, style: str, unit: str = "") -> list[tuple[st
     for prefix, name in (("val_", "validation, last epoch"), ("", "training, last epoch")):
         if f"{prefix}{score}" in metrics:
             last = format(metrics[f"{prefix}{score}"], style)
-            rows.append((f"{name}{unit}", last, loss(metrics, f"{prefix}loss")))
+            rows.append((f"{name}{unit}", last, loss(metrics, f"{prefix}{plain}")))
     if "best_epoch" in metrics:
         best = f"best_val_{score}"
         # Without an accuracy, the best epoch is that of the lowest loss.
-        found = (format(metrics[best], style), "") if best in metrics else ("", loss(metrics, "best_val_loss"))
+        found = (format(metrics[best], style), "") if best in metrics else ("", loss(metrics, f"best_val_{plain}"))
         rows.append((f"validation, best epoch ({metrics['best_epoch']:.0f}){unit}", *found))
     return rows

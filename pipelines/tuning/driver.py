@@ -35,11 +35,19 @@ def opened(plan: SearchPlan, folder: Path, data_dir: Path | None) -> AskTell:
         The search.
 
     Raises:
-        UserError: the data are not available, or a search that has not begun has no trial that can be trained.
+        UserError: the data are not available, a search that has not begun has no trial that can be trained, or one that
+            an earlier version began has another objective.
     """
     objective = trials.objective(plan.config, data_dir)
-    if search_state.read(folder) is None:
+    begun = search_state.read(folder)
+    if begun is None:
         _check_trainable(plan, data_dir)
+    elif begun.objective != objective:
+        raise UserError(
+            f"an earlier version began the search in {folder} with another objective: it was "
+            f"{begun.objective.label}, and is {objective.label}, without label smoothing and penalties. Search in "
+            "another folder with --to DIR."
+        )
     claim(folder)
     return AskTell(plan, objective, folder)
 

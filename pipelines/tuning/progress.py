@@ -37,6 +37,7 @@ HEADS = {
     "batch_size": "batch\nsize",
     "precision": "preci-\nsion",
     "val_accuracy": "validation\naccuracy",
+    "val_cross_entropy": "validation\ncross-entropy",
     "val_loss": "validation\nloss",
 }
 """Column heads; all other columns are headed by their name."""

@@ -35,7 +35,7 @@ class Objective:
     @property
     def label(self) -> str:
         """Its name in sentences, such as "validation accuracy"."""
-        return f"validation {self.name.removeprefix('val_')}"
+        return f"validation {self.name.removeprefix('val_').replace('_', '-')}"
 
     def text(self, score: float | None) -> str:
         """Formats a score: accuracies as percentages, like everywhere else; nothing if there is none."""

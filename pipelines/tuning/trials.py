@@ -20,6 +20,7 @@ from pipelines.data import sources
 from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
 from pipelines.training.checkpoint import Interval
+from pipelines.training.net import plain_loss
 from pipelines.tuning.search_state import Objective
 
 LEAST_SLOPE = {"float32": 1.2e-38, "mixed_bfloat16": 1.2e-38, "mixed_float16": 6e-8}
@@ -80,7 +81,9 @@ class StopAfter(keras.callbacks.Callback):
 
 
 def objective(config: Config, data_dir: Path | None) -> Objective:
-    """Returns the objective of a search: validation accuracy, or validation loss for other tasks than classification.
+    """Returns the objective of a search: validation accuracy, or for other tasks the validation loss.
+
+    That loss has no label smoothing and penalties, in which trials differ.
 
     Raises:
         UserError: the data are not available, or there are no validation examples.
@@ -91,7 +94,9 @@ def objective(config: Config, data_dir: Path | None) -> Objective:
             f"{info.name} has no validation examples, and a search never reads the test split. Hold out some of the "
             f"{info.counts['train']:,} training examples: --validation {max(1, info.counts['train'] // 12)}."
         )
-    return Objective("val_accuracy", "max") if info.task == "classification" else Objective("val_loss", "min")
+    if info.task == "classification":
+        return Objective("val_accuracy", "max")
+    return Objective(f"val_{plain_loss(info.task, config.model.preset)}", "min")
 
 
 def train(

@@ -21,6 +21,7 @@ from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
 from pipelines.data.roots import refuse_missing, refuse_unknown
 from pipelines.training import trackers
+from pipelines.training.metrics_file import plain_loss_in
 from pipelines.training.processes.host import HostTask, train_together
 from pipelines.training.train import TrainOptions, find_rate, resume, train
 
@@ -301,9 +302,10 @@ def _summary(record: Record, run: Location, data_dir: Path | None) -> str:
         # Targets of a table are standardized in training.
         unit = " standard deviations" if record.data.columns else ""
         parts.append(f"mean absolute error {metrics['mae']:.4g}{unit}")
-    if "best_val_loss" in metrics:
-        best = f"best {loss('best_val_loss')} after epoch {metrics['best_epoch']:.0f}"
-        parts.append(f"validation loss {loss('val_loss')} ({best})")
+    plain = plain_loss_in(metrics)
+    if f"best_val_{plain}" in metrics:
+        best = f"best {loss(f'best_val_{plain}')} after epoch {metrics['best_epoch']:.0f}"
+        parts.append(f"validation {plain.replace('_', '-')} {loss(f'val_{plain}')} ({best})")
     elif "val_accuracy" in metrics:
         best = f"best {metrics['best_val_accuracy']:.2%} after epoch {metrics['best_epoch']:.0f}"
         parts.append(f"validation {metrics['val_accuracy']:.2%} ({best})")

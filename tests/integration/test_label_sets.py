@@ -10,7 +10,7 @@ from PIL import Image
 
 from pipelines.core import run as runs
 from pipelines.data import preprocess, sources
-from pipelines.training import multi_label
+from pipelines.training import metrics_file, multi_label
 from pipelines.verbs.cli import main
 from serving import manifest
 from serving.engine.settings import Settings
@@ -81,7 +81,10 @@ def test_images_with_any_number_of_classes_are_described_and_checked(tmp_path, c
 def test_a_net_for_any_number_of_classes_is_evaluated_and_analyzed(home, tmp_path, capsys):
     run = runs.open_run(tmp_path / "run")
     assert (run.record.data.labels, run.record.data.multi_label) == (CORNERS, True)
-    assert {"label_accuracy", "f1", "val_f1", "best_val_loss"} <= run.record.metrics.keys()
+    assert {"label_accuracy", "f1", "val_f1", "cross_entropy"} <= run.record.metrics.keys()
+    entropies = [row["val_cross_entropy"] for row in metrics_file.read(tmp_path / "run" / "metrics.csv")]
+    assert run.record.metrics["best_val_cross_entropy"] == pytest.approx(min(entropies))
+    assert run.record.metrics["best_epoch"] == np.argmin(entropies) + 1
     assert main(["evaluate", "run"]) == 0
     assert "average" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())

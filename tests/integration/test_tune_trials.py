@@ -76,7 +76,12 @@ def test_a_search_needs_validation_examples(monkeypatch):
     assert trials.objective(toy_config(), None) == ACCURACY
     several = dataclasses.replace(ToyData().describe("toy"), multi_label=True)
     monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: several)
-    assert trials.objective(toy_config(), None) == Objective("val_loss", "min")
+    assert trials.objective(toy_config(), None) == Objective("val_cross_entropy", "min")
+    number = dataclasses.replace(several, labels=(), multi_label=False)
+    monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: number)
+    for preset, name in (("factor", "val_loss"), ("mynets:penalized", "val_mse")):
+        model = ModelConfig(preset=preset)
+        assert trials.objective(toy_config(model=model), None) == Objective(name, "min")
     ToyData(validation=False).install(monkeypatch)
     with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
         trials.objective(toy_config(), None)

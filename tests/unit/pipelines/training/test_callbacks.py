@@ -46,6 +46,19 @@ def test_the_learning_rate_of_an_epoch_is_that_of_its_last_step(tmp_path, schedu
     assert [logs["learning_rate"] for logs in logged] == pytest.approx(rates, rel=1e-5)
 
 
+@pytest.mark.parametrize("plain", ["cross_entropy", "mse"])
+def test_a_smaller_penalty_does_not_make_an_epoch_the_best(tmp_path, plain):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    run, progress = Run(tmp_path, toy_config(), RECORD, writes=False), Progress()
+    save = SaveRun(run, model, progress, timer=SaveTimer("auto", 0), stop=StopRequest(), tensorboard=None)
+    save.set_model(model)
+    model.optimizer.iterations.assign(1)
+    save.on_epoch_end(0, {plain: 0.5, "loss": 3.5, f"val_{plain}": 0.5, "val_loss": 3.5})
+    save.on_epoch_end(1, {plain: 0.75, "loss": 1.75, f"val_{plain}": 0.75, "val_loss": 1.75})
+    assert (progress.best_epoch, progress.best, progress.best_loss) == (1, -0.5, 0.5)
+
+
 def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patience(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -123,6 +123,22 @@ def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
         np.testing.assert_array_equal(weight, expected)
 
 
+@pytest.mark.parametrize("steps", [1, 0])
+def test_the_state_of_a_version_with_other_metrics_is_refused_and_nothing_changed(tmp_path, steps):
+    before, after = model(), model()
+    before.optimizer.build(before.trainable_variables)
+    train(before, steps)
+    checkpoint.save(tmp_path, before, Progress(steps), RUN)
+    after.compile(after.optimizer, "mse", metrics=["mae"])
+    weights = after.get_weights()
+    with pytest.raises(
+        UserError, match=r"other metrics: it has 2 running values, and this version 4\. Resume with the"
+    ):
+        checkpoint.load(tmp_path, after, RUN)
+    for weight, expected in zip(after.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [

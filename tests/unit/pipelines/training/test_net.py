@@ -99,10 +99,13 @@ def test_stages_of_a_dense_net_are_refused():
 OWN = """
 import keras
 
-def small(input_shape, outputs, width=3, dtype="float32"):
+def small(input_shape, outputs, width=3, dtype="float32", penalty=None):
     image = keras.Input(input_shape)
     x = keras.layers.Dense(width)(keras.layers.Flatten()(image))
-    return keras.Model(image, keras.layers.Dense(outputs, dtype=dtype)(x))
+    return keras.Model(image, keras.layers.Dense(outputs, dtype=dtype, kernel_regularizer=penalty)(x))
+
+def penalized(input_shape, outputs):
+    return small(input_shape, outputs, penalty=keras.regularizers.L2(1.0))
 
 def half(**sizes):
     return small(**sizes, dtype="bfloat16")
@@ -229,9 +232,23 @@ def test_any_number_of_classes_have_a_logit_each(smoothing):
     truth[1] = 0
     logits = model.predict(images, verbose=0).astype("float64")
     targets = truth * (1 - smoothing) + smoothing / 2
-    expected = (np.logaddexp(0, logits) - targets * logits).sum(axis=1).mean()
+    plain, expected = ((np.logaddexp(0, logits) - y * logits).sum(axis=1).mean() for y in (truth, targets))
     found = model.evaluate(images, truth, batch_size=4, return_dict=True, verbose=0)
     assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    assert found["cross_entropy"] == pytest.approx(plain, rel=1e-5)
     assert found["label_accuracy"] == pytest.approx(((logits > 0) == truth).mean())
-    assert set(found) == {"loss", "label_accuracy", "f1"}
+    assert set(found) == {"loss", "label_accuracy", "f1", "cross_entropy"}
     assert dataclasses.replace(DATA, labels=()).task == "regression"
+
+
+@pytest.mark.parametrize("task", ["regression", "multi_label"])
+def test_a_loss_with_penalties_has_a_metric_without_them(own, task):
+    config = toy_config(model=ModelConfig(preset="mynets:penalized"))
+    data = dataclasses.replace(DATA, labels=("a",) if task == "multi_label" else (), multi_label=task == "multi_label")
+    model = net.compiled(net.build(config, data, "float32"), config, "float32", 10, False, task=task)
+    images = np.random.default_rng(0).random((6, 8, 8, 1), "float32")
+    truth = np.array([[0.0], [1], [1], [0], [1], [0]], "float32")
+    found = model.evaluate(images, truth, batch_size=4, return_dict=True, verbose=0)
+    penalty = np.square(model.layers[-1].get_weights()[0]).sum()
+    assert penalty > 0.1
+    assert found["loss"] - found[net.plain_loss(task, "mynets:penalized")] == pytest.approx(penalty, rel=1e-4)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
 from pipelines.tuning.ask_tell import AskTell
-from pipelines.tuning.driver import drive
-from pipelines.tuning.search_state import read
+from pipelines.tuning.driver import drive, opened
+from pipelines.tuning.search_state import Objective, read
 from tests.executors import Deserted
 
 from .in_memory import InMemory, KilledError, every_fourth_fails, score_of, search_in
@@ -119,6 +119,17 @@ def test_paths_are_absolute_because_other_machines_have_other_working_directorie
     drive(search, InMemory(lambda task: seen.append(task) or 0.5), data_dir=Path("data"))
     assert {task.place.parent for task in seen} == {tmp_path / "search" / "trials"}
     assert {task.data_dir for task in seen} == {tmp_path / "data"}
+
+
+def test_a_search_with_the_objective_of_an_earlier_version_is_refused(tmp_path, monkeypatch):
+    search = AskTell(plan_of("random"), Objective("val_loss", "min"), tmp_path)
+    search.ask()
+    search.pause()
+    monkeypatch.setattr("pipelines.tuning.trials.objective", lambda *_: Objective("val_cross_entropy", "min"))
+    with pytest.raises(UserError, match=r"it was validation loss, and is validation cross-entropy.*another folder"):
+        opened(plan_of("random"), tmp_path, None)
+    monkeypatch.setattr("pipelines.tuning.trials.objective", lambda *_: Objective("val_loss", "min"))
+    assert opened(plan_of("random"), tmp_path, None).waiting == ["0"]
 
 
 def test_failures_do_not_end_a_search(tmp_path):

@@ -146,6 +146,7 @@ def test_a_net_without_gates_has_no_gate_bias(tmp_path, net, biased):
     [
         ("val_accuracy", 0.97654, "validation accuracy 97.65%"),
         ("val_loss", 0.123456, "validation loss 0.1235"),
+        ("val_cross_entropy", 0.123456, "validation cross-entropy 0.1235"),
         ("val_mae", 0.0000123456, "validation mae 1.235e-05"),
     ],
 )

@@ -86,6 +86,19 @@ def test_the_folder_of_the_figure_is_checked_before_the_sweep(monkeypatch, tmp_p
             {"loss": 0.25, "label_accuracy": 0.875, "f1": 0.5, "val_loss": 0.5, "best_val_loss": 0.125},
             "loss 0.2500, labels right 87.50%, macro F1 0.500, validation loss 0.5000 (best 0.1250 after epoch 3)",
         ),
+        (
+            {
+                "loss": 3.5,
+                "label_accuracy": 0.875,
+                "f1": 0.5,
+                "cross_entropy": 0.25,
+                "val_loss": 3.75,
+                "val_cross_entropy": 0.5,
+                "best_val_cross_entropy": 0.125,
+            },
+            "loss 3.5000, labels right 87.50%, macro F1 0.500, "
+            "validation cross-entropy 0.5000 (best 0.1250 after epoch 3)",
+        ),
         # The loss of a regression may be small in any unit.
         (
             {"loss": 1.25e-5, "mae": 0.0075, "val_loss": 2.5e-5, "best_val_loss": 1.5e-5},
