@@ -32,8 +32,8 @@ class _Optimizer(Frozen):
     clip_norm: Positive | None = None
     """Maximum global norm of the gradient, which is clipped above it; None does not clip."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Momentum of an exponential moving average of the weights, used for validation and for the final model; None
-    disables it."""
+    """Momentum of an exponential moving average of the weights, used for validation and for the final model; running
+    statistics of batch normalization get at least the same momentum. None disables it."""
 
 
 class SGD(_Optimizer):

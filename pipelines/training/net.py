@@ -144,6 +144,8 @@ def compiled(
     if rate is None:
         rate = schedules.rate(config.schedule, config.optimizer.learning_rate, config.epochs * steps_per_epoch)
     optimizer = optimizers.build(config.optimizer, rate, net)
+    if config.optimizer.ema is not None:
+        optimizers.slow_statistics(net, config.optimizer.ema)
     loss, metrics = _objective(task, config, net.output_shape[-1])
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"

@@ -167,6 +167,30 @@ def _optimizer(
             assert_never(settings)
 
 
+def slow_statistics(net: keras.Model, ema: float) -> None:
+    """Lets the running statistics of batch normalization average over at least as many steps as the weights do.
+
+    Those of the last steps belong to weights that the moving average has long smoothed out. Training itself uses the
+    statistics of the batch and does not change.
+
+    Args:
+        net: the net, before it is compiled. Layers inside layers of the user's own keep their momentum.
+        ema: momentum of the moving average of the weights.
+    """
+    for layer in _normalizations(net):
+        layer.momentum = max(layer.momentum, ema)
+
+
+def _normalizations(layer: Any) -> Iterator[keras.layers.BatchNormalization]:
+    """Yields the batch normalization in a layer: in a model, a highway layer, or the block of a `HighwayConnection`."""
+    if isinstance(layer, keras.layers.BatchNormalization):
+        yield layer
+    inside = [*getattr(layer, "layers", ()), *(getattr(layer, name, None) for name in ("normalization", "block"))]
+    for one in inside:
+        if isinstance(one, keras.Layer):
+            yield from _normalizations(one)
+
+
 @contextmanager
 def averaged(model: keras.Model) -> Iterator[None]:
     """Replaces the weights with their moving average until the block ends; does nothing if there is none yet.

@@ -5,12 +5,13 @@ import keras
 import numpy as np
 import pytest
 
+from highway_keras import HighwayConnection
 from highway_keras.models import Stage
 from pipelines.core.config import ModelConfig, StageConfig
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD
 from pipelines.training import net
-from tests.toy_data import ToyData, toy_config
+from tests.toy_data import CONVOLUTIONS, ToyData, toy_config
 
 DATA = ToyData().describe("toy")
 
@@ -219,6 +220,30 @@ def test_a_schedule_knows_the_steps_of_the_whole_run():
     assert float(optimizer.learning_rate) == pytest.approx(0.25)
     optimizer.iterations.assign(30)
     assert float(optimizer.learning_rate) == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize(("ema", "slower"), [(0.99, 0.1), (0.5, 1.0)])
+def test_running_statistics_average_over_as_many_steps_as_the_weights(ema, slower):
+    images = np.random.default_rng(0).random((20, 8, 8, 1), "float32")
+    truth = np.eye(4, dtype="float32")[np.arange(20) % 4]
+    models = [made(toy_config(model=CONVOLUTIONS, optimizer=SGD(ema=one))) for one in (None, ema)]
+    for model in models:
+        model.train_on_batch(images, truth)
+    plain, averaged = ({weight.path: weight.numpy() for weight in model.weights} for model in models)
+    means = [path for path in plain if path.endswith("moving_mean")]
+    # Of the entry and of the highway layer, both with a momentum of 0.9.
+    assert len(means) == 2
+    for path, value in plain.items():
+        expected = slower * value if path in means else value
+        if "moving_variance" not in path:
+            np.testing.assert_allclose(averaged[path], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_the_statistics_of_a_block_average_as_slowly():
+    block = keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization(momentum=0.9)])
+    whole = keras.Sequential([keras.Input((4,)), HighwayConnection(block)])
+    net.optimizers.slow_statistics(whole, 0.99)
+    assert block.layers[-1].momentum == 0.99
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
