@@ -49,18 +49,17 @@ def shown_loss(loss: float, *, regression: bool, digits: int = 4) -> str:
     return f"{loss:.{digits}{'g' if regression else 'f'}}"
 
 
-def next_command(verb: str, path: object, data_dir: Path | None = None) -> str:
+def next_command(*words: object, data_dir: Path | None = None) -> str:
     """Returns a command of this program, for messages; names with spaces are quoted.
 
     Args:
-        verb: the verb.
-        path: what it takes: a path or a URL.
+        *words: verb, options, and what it takes: paths or URLs.
         data_dir: folder of prepared data, if it was given.
 
     Example:
         next_command("evaluate", Path("runs/demo"))  # "highway evaluate runs/demo"
     """
-    return shlex.join(["highway", verb, str(path), *(["--data-dir", str(data_dir)] if data_dir else [])])
+    return shlex.join(["highway", *map(str, words), *(["--data-dir", str(data_dir)] if data_dir else [])])
 
 
 def table_console() -> Console:

@@ -21,7 +21,6 @@ Only `load_model` imports a framework.
 """
 
 import os
-import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -33,6 +32,7 @@ from pydantic import Field
 
 from pipelines.core import guard, user_code
 from pipelines.core.config import Config
+from pipelines.core.console import next_command
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.files import file_lock, flush, write_text, writing
 from pipelines.core.frozen import Frozen, read
@@ -298,8 +298,8 @@ def resuming(
     """
     default = guard.ENVIRONMENT["KERAS_BACKEND"]
     backend = backend or os.environ.get("KERAS_BACKEND", default)
-    words = ["highway", "train", "--resume", str(path), *(["--data-dir", str(data_dir)] if data_dir else []), *options]
-    return shlex.join(words if backend == default else [f"KERAS_BACKEND={backend}", *words])
+    command = next_command("train", "--resume", path, *options, data_dir=data_dir)
+    return command if backend == default else f"KERAS_BACKEND={backend} {command}"
 
 
 def open_run(path: Path) -> Run:

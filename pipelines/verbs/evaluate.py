@@ -65,7 +65,7 @@ def _evaluate(given: Arguments, run: Path, console: Console) -> None:
     written = [to / FILE, *(figure for name in names if (figure := to / "figures" / name).exists())]
     if given.data is None:
         written.append(run / "report.md")
-    then = "" if given.data else f"\nnext: {next_command('export', run, given.data_dir)}"
+    then = "" if given.data else f"\nnext: {next_command('export', run, data_dir=given.data_dir)}"
     say(console, f"written: {', '.join(map(str, written))}{then}")
 
 

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     chosen_on = f"{new.record.pruned.examples:,} examples of the {new.record.pruned.split} split"
     say(console, f"chosen and measured on {chosen_on}:")
     console.print(_table(new, new.record.pruned))
-    then = "; ".join(next_command(verb, to, given.data_dir) for verb in ("evaluate", "export"))
+    then = "; ".join(next_command(verb, to, data_dir=given.data_dir) for verb in ("evaluate", "export"))
     say(console, f"run directory {to}, report {to / 'report.md'}\nnext: {then}")
 
 

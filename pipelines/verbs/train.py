@@ -312,5 +312,5 @@ def _summary(record: Record, run: Location, data_dir: Path | None) -> str:
     return (
         f"trained {counted(record.step, 'step')} in {record.seconds:.0f} s: {', '.join(parts)}\n"
         f"run directory {run}, report {run / 'report.md'}\n"
-        f"next: {next_command('evaluate', run, data_dir)}; {next_command('export', run, data_dir)}"
+        f"next: {'; '.join(next_command(verb, run, data_dir=data_dir) for verb in ('evaluate', 'export'))}"
     )
