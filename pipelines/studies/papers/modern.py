@@ -123,7 +123,10 @@ def draw_figures(results: Results, figures: Figures) -> None:
 def make_piece_tables(results: Results) -> list[Table]:
     """Tabulates the accuracy without each piece, on training and held-out images."""
     rows = tuple((title, *(_last(results, arm, column) for column in COLUMNS)) for arm, (title, _) in PIECES.items())
-    note = f"after the last epoch; {COMPARED_ON:,} images are held out"
+    note = (
+        "training: mean over the last epoch, during which weights still change, on images as each training augments "
+        f"them; held out: {COMPARED_ON:,} images, after the last epoch"
+    )
     return [Table("Accuracy without a piece, in percent", ("changed", "training", "held out"), rows, note)]
 
 
