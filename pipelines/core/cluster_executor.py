@@ -16,7 +16,7 @@ from pipelines.core.executor import ATTEMPTS, FRESH, Given, Outcome
 DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 SAVING = 60.0
-"""Seconds that tasks get to save at the end."""
+"""Seconds that tasks get to end, in which training saves."""
 DATA_DIR = "TFDS_DATA_DIR"
 """Variable with the default folder of prepared data."""
 
@@ -46,7 +46,7 @@ class ClusterExecutor:
 
     Tasks run in the working directory of this process, if the node has it, with this process's settings of the
     frameworks. A node with other code is refused by name once it gets a task. Tasks that run when the `with` block ends
-    get Ctrl-C and have `SAVING` seconds to save, unless a `KeyboardInterrupt` ends it.
+    get Ctrl-C and have `SAVING` seconds to end, unless a `KeyboardInterrupt` ends it.
 
     Args:
         address: HOST:PORT of the head, or "auto" for the cluster of this machine.
@@ -162,7 +162,7 @@ class ClusterExecutor:
         if isinstance(error, StoppedError):
             self._report(f"{error.number.name}: tasks that run save and end; a second signal ends them at once")
         else:
-            self._report(f"tasks that run have {SAVING:.0f} s to save; a signal ends them at once")
+            self._report(f"tasks that run have {SAVING:.0f} s to shut down cleanly; a signal ends them at once")
         for reference in self._running:
             self._ray.cancel(reference)
         self._wait(len(self._running), SAVING)

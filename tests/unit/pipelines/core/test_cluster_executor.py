@@ -306,7 +306,7 @@ def test_tasks_may_save_at_a_deadline_and_after_an_error(opened, error):
     with pytest.raises(type(error)) if error else nullcontext():
         ended(executor, "ab", error)
     assert ray.events == ["interrupt", "interrupt", "wait for 2", "shutdown"]
-    assert ray.reports == ["tasks that run have 60 s to save; a signal ends them at once"]
+    assert ray.reports == ["tasks that run have 60 s to shut down cleanly; a signal ends them at once"]
 
 
 @pytest.mark.parametrize(("ends", "kills"), [(True, []), (False, ["kill", "kill"])])
