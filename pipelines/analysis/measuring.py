@@ -75,15 +75,17 @@ def lesions(net: OpenedNet, part: Part, advance: Progress | None = None, *, unit
 
 
 def scores_of(part: Part) -> ScoreSpec:
-    """Returns the scores of a net on these examples: loss, and accuracy unless it is a regression."""
+    """Returns the scores of a net on these examples: loss, and accuracy if an example has exactly one class."""
     return _independent if part.multi_label else analysis.classification if part.labels else analysis.regression
 
 
 def _independent(y: Any, outputs: Any) -> dict[str, Any]:
-    """Computes the binary cross-entropy, summed over the classes, and the share of classes predicted correctly."""
-    loss = keras.losses.binary_crossentropy(y, outputs, from_logits=True) * outputs.shape[-1]
-    right = keras.ops.equal(outputs > 0, y > 0.5)
-    return {"loss": loss, "accuracy": keras.ops.mean(keras.ops.cast(right, "float32"), axis=-1)}
+    """Computes the binary cross-entropy, summed over the classes.
+
+    The share of labels that are right would hide what a layer is worth: of 100 rare labels, a net that never predicts
+    one has 99% right.
+    """
+    return {"loss": keras.losses.binary_crossentropy(y, outputs, from_logits=True) * outputs.shape[-1]}
 
 
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:

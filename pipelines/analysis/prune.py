@@ -53,8 +53,8 @@ def prune(
     Args:
         path: the run directory.
         to: the run directory to create.
-        tolerance: largest loss of accuracy, as a fraction of the examples; or, for a regression, largest increase of
-            the loss in proportion to it. None for the defaults in `CHANGES`.
+        tolerance: largest loss of accuracy, as a fraction of the examples; or, for a regression and for any number of
+            classes per example, largest increase of the loss in proportion to it. None for the defaults in `CHANGES`.
         weights: "final" or "best".
         examples: maximum number of examples to read, evenly spaced over the split.
         data_dir: folder of prepared data; None for the TFDS default.
