@@ -9,8 +9,8 @@ from keras import ops
 from highway_keras.analysis.batches import count_of
 from highway_keras.analysis.compiling import leaf_layers
 from highway_keras.analysis.layout import trace
-from highway_keras.analysis.scorer import ScoreSpec, scorer
-from highway_keras.analysis.scores import Scores, example_sums, output_mask
+from highway_keras.analysis.scorer import Scorer, ScoreSpec, scorer
+from highway_keras.analysis.scores import example_sums, output_mask
 from highway_keras.layers import Highway, HighwayStack
 from highway_keras.layers.equations import DERIVATIVES, partials
 from highway_keras.layers.recording import call_name, layer_names
@@ -45,7 +45,7 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
     if not count_of((x, y)):
         raise ValueError("There is nothing to measure: x contains no examples.")
     chosen = scorer(model, trace(model, x)[1], scores)
-    values = _gradients(model, x, chosen.labels(y), chosen.scores)
+    values = _gradients(model, x, chosen.labels(y), chosen)
     gradients = {
         id(variable): ops.convert_to_numpy(value)
         for variable, value in zip(model.trainable_variables, values, strict=True)
@@ -140,14 +140,12 @@ def _name_within(layer: keras.layers.Layer, variable: Any) -> str:
     return path.removeprefix("/")
 
 
-def _mean_loss(y: Any, outputs: Any, scores: Scores) -> Any:
-    loss, mask = scores(y, outputs)["loss"], output_mask(outputs)
-    if mask is None:
-        return ops.mean(loss)
-    return ops.sum(example_sums(loss, mask)) / ops.sum(example_sums(ops.ones_like(loss), mask))
+def _mean_loss(y: Any, outputs: Any, chosen: Scorer) -> Any:
+    loss, mask = ops.cast(chosen.scores(y, outputs)["loss"], "float32"), output_mask(outputs)
+    return ops.sum(example_sums(loss, mask)) / ops.sum(example_sums(chosen.counted(y, loss), mask))
 
 
-def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
+def _gradients(model: keras.Model, x: Any, y: Any, chosen: Scorer) -> list[Any]:
     """Returns the gradients of the mean loss with respect to the trainable variables."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -155,7 +153,7 @@ def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
         @tf.function(autograph=False)
         def gradients(x: Any, y: Any) -> list[Any]:
             with tf.GradientTape() as tape:
-                loss = _mean_loss(y, model(x, training=False), scores)
+                loss = _mean_loss(y, model(x, training=False), chosen)
             variables = [variable.value for variable in model.trainable_variables]
             values = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
             return [tf.convert_to_tensor(gradient) for gradient in values]  # An embedding's gradient is sparse.
@@ -167,13 +165,13 @@ def _gradients(model: keras.Model, x: Any, y: Any, scores: Scores) -> list[Any]:
         variables = [variable.value for variable in model.trainable_variables]
         y = keras.tree.map_structure(ops.convert_to_tensor, y)
         with torch.enable_grad():
-            total = _mean_loss(y, model(x, training=False), scores)
+            total = _mean_loss(y, model(x, training=False), chosen)
         return list(torch.autograd.grad(total, variables, allow_unused=True, materialize_grads=True))
     import jax
 
     def loss(values: list[Any], x: Any, y: Any) -> Any:
         with keras.StatelessScope(state_mapping=list(zip(model.trainable_variables, values, strict=True))):
             outputs = model(x, training=False)
-        return _mean_loss(y, outputs, scores)
+        return _mean_loss(y, outputs, chosen)
 
     return jax.jit(jax.grad(loss))([variable.value for variable in model.trainable_variables], x, y)

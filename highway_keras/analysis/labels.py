@@ -8,7 +8,7 @@ import numpy as np
 SUM_TOLERANCE = 1e-3  # Rounding allowed in the sum of an example's probabilities.
 
 
-def check_labels(y: Any, outputs: Sequence[int | None]) -> np.ndarray:
+def check_labels(y: Any, outputs: Sequence[int | None], ignored: int | None = None) -> np.ndarray:
     """Checks labels against the outputs of a classifier and brings them into one form.
 
     Args:
@@ -16,6 +16,7 @@ def check_labels(y: Any, outputs: Sequence[int | None]) -> np.ndarray:
             `keras.datasets.cifar10`; or one-hot labels or probabilities of the shape of the outputs. Outputs with a
             last axis of length 1 have the classes 0 and 1.
         outputs: shape of the outputs, `[batch, classes]`, `[batch, steps, classes]` or `[batch]`.
+        ignored: a number that is accepted in addition to the classes.
 
     Returns:
         int32 class numbers of the shape of the outputs without the last axis; soft labels as float32 of the shape of
@@ -42,7 +43,7 @@ def check_labels(y: Any, outputs: Sequence[int | None]) -> np.ndarray:
     ):
         raise _label_error(y, steps, classes)
     if y.ndim == rank:
-        return _from_numbers(y, steps, classes)
+        return _from_numbers(y, steps, classes, ignored)
     if y.shape[-1] != classes:
         raise _label_error(y, steps, classes)
     return _from_probabilities(y, steps, classes)
@@ -72,9 +73,10 @@ def class_numbers(y: Any, classes: int | None = None) -> np.ndarray:
     return labels.argmax(axis=1) if labels.ndim == 2 else labels
 
 
-def _from_numbers(y: np.ndarray, steps: list[int | None], classes: int) -> np.ndarray:
-    if y.size:
-        low, high = y.min(), y.max()
+def _from_numbers(y: np.ndarray, steps: list[int | None], classes: int, ignored: int | None) -> np.ndarray:
+    known = y if ignored is None else y[y != ignored]
+    if known.size:
+        low, high = known.min(), known.max()
         if not (low >= 0 and high < max(classes, 2)):
             raise _label_error(y, steps, classes, f"they are from {low} to {high}")
         if y.dtype.kind == "f" and np.any(y != np.floor(y)):

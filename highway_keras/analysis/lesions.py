@@ -16,8 +16,8 @@ from keras import ops
 from highway_keras.analysis import compiling
 from highway_keras.analysis.batches import Batches, Progress, padded
 from highway_keras.analysis.layout import Layout, layout_of, trace
-from highway_keras.analysis.scorer import ScoreSpec, scorer
-from highway_keras.analysis.scores import Scores, example_sums, output_mask
+from highway_keras.analysis.scorer import Scorer, ScoreSpec, scorer
+from highway_keras.analysis.scores import example_sums, output_mask
 from highway_keras.layers.lesion import Lesion, lesioned
 from highway_keras.layers.recording import Recording, recording
 from highway_keras.layers.scan import scan, stacked
@@ -77,9 +77,9 @@ def lesion_layers(
         scores: scores to compute. None computes cross-entropy and accuracy of a classifier, from logits or
             probabilities according to its last layer; several sigmoids are independent binary classifiers, with y of
             the shape of the outputs. Alternatives: `classification` for logits; `probabilities`; `regression` for the
-            squared error; a Keras loss, with y as it expects it (cross-entropies add the accuracy); "compiled" for the
-            model's own loss; or a function of y and the outputs that returns scores by name, or the loss of each
-            example.
+            squared error; a Keras loss, with y as it expects it (cross-entropies add the accuracy; what belongs to its
+            `ignore_class` does not count); "compiled" for the model's own loss; or a function of y and the outputs that
+            returns scores by name, or the loss of each example.
         progress: called after each batch with the number of examples processed so far.
 
     Returns:
@@ -234,7 +234,7 @@ class Lesioner:
             if progress:
                 progress(done)
         if not all(divisors.values()):
-            raise ValueError("There is nothing to measure: every example has weight 0 or is masked.")
+            raise ValueError("There is nothing to measure: every example has weight 0, is masked or ignored.")
         means = {name: sums / divisors[name] for name, sums in totals.items()}
         intact = {name: float(values[0]) for name, values in means.items()}
         found = {name: values[1 : len(closed) + 1] for name, values in means.items()}
@@ -244,7 +244,7 @@ class Lesioner:
         recorded, outputs = trace(self._model, x)
         chosen = scorer(self._model, outputs, self._scores)
         self._labels = chosen.labels
-        self._program = LesionModel(self._model, layout_of(recorded, self._model), chosen.scores)
+        self._program = LesionModel(self._model, layout_of(recorded, self._model), chosen)
         return self._program
 
 
@@ -260,10 +260,10 @@ def _chunks(closed: np.ndarray, size: int) -> list[np.ndarray]:
 class LesionModel(compiling.Program):
     """A model that scores each lesion on each example, `[lesions, batch]`, and returns the divisors, `[batch]`."""
 
-    def __init__(self, model: keras.Model, layout: Layout, scores: Scores) -> None:
+    def __init__(self, model: keras.Model, layout: Layout, chosen: Scorer) -> None:
         super().__init__(model, autocast=False)
         self.layout = layout
-        self.scores = scores
+        self.scores, self.counted = chosen.scores, chosen.counted
         self.built = True
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class LesionModel(compiling.Program):
             return carry, tuple(example_sums(ops.cast(found[name], "float32"), mask, weights) for name in names)
 
         _, sums = scan(lesion, ops.zeros((), "float32"), (inputs["closed"],), kept=len(names))
-        divisors = {name: example_sums(ops.ones_like(scores[name], "float32"), mask, weights) for name in names}
+        divisors = {name: example_sums(self.counted(y, scores[name]), mask, weights) for name in names}
         return {"scores": dict(zip(names, map(stacked, sums), strict=True)), "divisors": divisors}
 
     def _lesions(self, closed: Any, intact: Recording) -> dict[str, Lesion]:

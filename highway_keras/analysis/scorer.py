@@ -19,7 +19,7 @@ ScoreSpec: TypeAlias = Scores | losses.Loss | Literal["compiled"] | None
   models raise an error.
 - `classification` for logits, `probabilities`, or `regression` for the squared error.
 - A Keras loss, such as `keras.losses.BinaryCrossentropy(from_logits=True)`, with y as it expects it; cross-entropies
-  add the accuracy.
+  add the accuracy. Examples and steps of its `ignore_class` do not count.
 - "compiled": the loss the model is compiled with.
 - A function of y and the outputs that returns scores by name, or the loss of each example.
 """
@@ -67,6 +67,8 @@ class Scorer(NamedTuple):
     scores: Scores
     labels: Callable[[Any], Any]
     """Converts y to the form `scores` expects; raises ValueError if y does not fit the outputs."""
+    counted: Callable[[Any, Any], Any] = lambda _, values: ops.ones_like(values, "float32")
+    """Maps y and the values of a score to 1 where they count in its mean, else 0; `scores` are 0 there."""
 
 
 def scorer(model: keras.Model, outputs: Any, scores: ScoreSpec = None) -> Scorer:
@@ -158,7 +160,21 @@ def _loss_scorer(loss: Any, shape: tuple[int | None, ...]) -> Scorer:
             raise ValueError("Binary labels must be from 0 to 1.")
         return check_labels(y, shape) if sparse else y
 
-    return Scorer(_detached(scores), labels)
+    chosen = Scorer(_detached(scores), labels)
+    return chosen if not sparse or loss.ignore_class is None else _ignoring(loss.ignore_class, chosen.scores, shape)
+
+
+def _ignoring(ignored: int, scores: Scores, shape: tuple[int | None, ...]) -> Scorer:
+    """Leaves out the examples and steps of a class, which the model need not have, such as -1 or 255."""
+
+    def counted(y: Any, _: Any) -> Any:
+        return ops.cast(ops.not_equal(y, ignored), "float32")
+
+    def without(y: Any, outputs: Any) -> dict[str, Any]:
+        valid = ops.where(ops.equal(y, ignored), ops.zeros_like(y), y)
+        return {name: values * counted(y, values) for name, values in scores(valid, outputs).items()}
+
+    return Scorer(without, lambda y: check_labels(y, shape, ignored), counted)
 
 
 def _matched(scores: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -216,3 +216,21 @@ def test_lesions_and_gradients_are_those_of_the_logits(units, activation, y):
     (of_logits, of_chances) = (gradient_norms(model, X, y)["h"] for model in (logits, chances))
     assert of_chances == pytest.approx(of_logits, rel=1e-4)
     assert of_logits["kernel"] > 1e-3
+
+
+@slow_on_jax
+@pytest.mark.parametrize(("y", "ignored"), [(CLASSES, 1), (CLASSES, -1), (TOKENS, 255)])
+def test_an_ignored_class_counts_in_no_score(y, ignored):
+    """Also if the model does not have that class."""
+    model, alone = scramble(model_of(dense(3), shape=(*y.shape[1:], 4))), model_of(dense(3))
+    alone.set_weights(model.get_weights())
+    x, labels = RNG.normal(size=(*y.shape, 4)).astype("float32"), np.where(y == 1, ignored, y)
+    loss = losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=ignored)
+    found, expected = lesion_layers(model, in_batches(x, labels, 3), loss), lesion_layers(alone, (x[y != 1], y[y != 1]))
+    assert found.intact == pytest.approx(expected.intact, rel=1e-5)
+    assert found.cost() == pytest.approx(expected.cost(), rel=1e-4)
+    assert gradient_norms(model, x, labels, loss)["h"] == pytest.approx(
+        gradient_norms(alone, x[y != 1], y[y != 1])["h"], rel=1e-4
+    )
+    with pytest.raises(ValueError, match="every example has weight 0, is masked or ignored"):
+        lesion_layers(model, (x, np.full_like(y, ignored)), loss)
