@@ -91,12 +91,16 @@ def _independent(y: Any, outputs: Any) -> dict[str, Any]:
 def example(net: OpenedNet, part: Part) -> tuple[np.ndarray, np.ndarray]:
     """Returns T and the outputs for the first example, `[gates]` each; for a channel, the mean over its positions."""
     first = np.asarray(next(iter(part.batches))[0])[:1]
-    read = analysis.gates(net.model, first), analysis.layer_outputs(net.model, first)
-    transform, outputs = (
-        np.concatenate([array[0].reshape(-1, array.shape[-1]).mean(axis=0, dtype="float64") for array in each.values()])
-        for each in read
-    )
-    return transform, outputs
+    axes = [call.axis for call in net.layout.calls for _ in call.layers]
+
+    def by_gate(arrays: dict[str, np.ndarray]) -> np.ndarray:
+        means = []
+        for array, axis in zip(arrays.values(), axes, strict=True):
+            places = np.moveaxis(array, axis, -1)
+            means.append(places.reshape(-1, places.shape[-1]).mean(axis=0, dtype="float64"))
+        return np.concatenate(means)
+
+    return by_gate(analysis.gates(net.model, first)), by_gate(analysis.layer_outputs(net.model, first))
 
 
 def routes(net: OpenedNet, part: Part, advance: Progress | None = None) -> tuple[np.ndarray, np.ndarray | None]:

@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 
-from highway_keras import Highway
-from highway_keras.analysis import lesion_greedily, lesion_layers
+from highway_keras import ConvHighway, Highway, HighwayStack
+from highway_keras.analysis import highway_layers, lesion_greedily, lesion_layers, signatures
 from pipelines.analysis import prune, summary
-from pipelines.analysis.examples import Part
-from pipelines.analysis.measuring import scores_of
+from pipelines.analysis.examples import OpenedNet, Part
+from pipelines.analysis.measuring import example, scores_of
 
 
 def test_a_layer_that_carries_every_rare_label_is_worth_something():
@@ -23,3 +23,23 @@ def test_a_layer_that_carries_every_rare_label_is_worth_something():
     scores = lesion_greedily(model, part.batches, scores_of(part)).scores
     intact, closed = ({name: values[place] for name, values in scores.items()} for place in (0, 1))
     assert prune._is_useless(intact, closed, tolerance=0.0)
+
+
+def test_an_example_has_a_value_for_each_channel_in_both_data_formats():
+    layers = [
+        ConvHighway(3, data_format="channels_last"),
+        keras.layers.Permute((3, 1, 2)),
+        ConvHighway(3, data_format="channels_first"),
+        keras.layers.Flatten(),
+        HighwayStack(2),
+    ]
+    model = keras.Sequential([keras.Input((4, 5, 2)), *layers])
+    images = np.random.default_rng(0).normal(size=(2, 4, 5, 2)).astype("float32")
+    layout, _ = highway_layers(model, images)
+    net = OpenedNet(model, layout, *[None] * 4)
+    gates, outputs = example(net, Part("toy 1.0.0", "train", 2, 2, [(images, images)], ()))
+    np.testing.assert_allclose(gates, signatures(model, images[:1], per="unit")[0], rtol=1e-5)
+    assert outputs.shape == (layout.gates,)
+    maps = keras.Model(model.inputs[0], [layers[0].output, layers[2].output])(images[:1])
+    means = [np.mean(maps[0], axis=(0, 1, 2)), np.mean(maps[1], axis=(0, 2, 3))]
+    np.testing.assert_allclose(outputs[:4], np.concatenate(means), rtol=1e-4)
