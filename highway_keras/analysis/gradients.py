@@ -53,14 +53,14 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
     norms: dict[str, dict[str, float]] = {}
     taken: set[str] = set()
     for layer in dict.fromkeys(leaf_layers(model)):
-        taken.add(name := call_name(layer.name, taken))
         stacked = isinstance(layer, HighwayStack)
+        name = call_name(layer.name, taken, layer.depth if stacked else None)
         rows = layer_names(name, layer.depth) if stacked else [name]
         for variable in layer.trainable_variables:
             gradient = gradients[id(variable)].astype("float64")
             for row, values in zip(rows, gradient if stacked else [gradient], strict=True):
                 weights = norms.setdefault(row, {})
-                weights[call_name(_name_within(layer, variable), weights)] = float(np.sqrt(np.square(values).sum()))
+                weights[call_name(_name_within(layer, variable), {*weights})] = float(np.sqrt(np.square(values).sum()))
     return norms
 
 

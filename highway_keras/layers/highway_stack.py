@@ -143,18 +143,18 @@ class HighwayStack(AffineHighway):
         """Computes the output of the last layer."""
         math = self._math_for(inputs)
         x, weights = self._entered(inputs, math), self._stacked_weights(math)
-        if (lesion := next_lesion(self.name)) is not None:
+        if (lesion := next_lesion(self.name, self.depth)) is not None:
             y = self._lesioned(x, weights, math, lesion)
         elif is_recording_outputs():
             transform, states = stack_loop.gates_and_outputs(x, weights, math)
             gates = self._layers_last(transform, inputs, math)
             outputs = self._layers_last(states, inputs, math)
-            record(start_call(self.name), self, gates, outputs=outputs, depth=self.depth, mask=mask)
+            record(start_call(self.name, self.depth), self, gates, outputs=outputs, depth=self.depth, mask=mask)
             y = states[-1]
         elif is_recording():
             y, transform = stack_loop.gates(x, weights, math)
             gates = self._layers_last(transform, inputs, math)
-            record(start_call(self.name), self, gates, depth=self.depth, mask=mask)
+            record(start_call(self.name, self.depth), self, gates, depth=self.depth, mask=mask)
         elif training and math.has_gradient:
             y = stack_loop.train(x, weights, math, rematerialize=self.rematerialize)
         else:

@@ -56,11 +56,12 @@ def is_lesioned() -> bool:
     return _active.get() is not None
 
 
-def next_lesion(name: str) -> Lesion | None:
+def next_lesion(name: str, depth: int | None = None) -> Lesion | None:
     """Returns the lesion of this call of a layer, if any. Counts calls, so each call must ask exactly once.
 
     Args:
         name: name of the layer.
+        depth: number of layers of a stack.
 
     Raises:
         RuntimeError: if gates are being recorded.
@@ -71,9 +72,7 @@ def next_lesion(name: str) -> Lesion | None:
     if is_recording():
         raise RuntimeError("Gates cannot be recorded while some are closed: leave one of the two contexts.")
     lesions, calls = active
-    key = call_name(name, calls)
-    calls.add(key)
-    return lesions.get(key)
+    return lesions.get(call_name(name, calls, depth))
 
 
 def unless_spared(lesion: Lesion, compute: Callable[[], Any], nested: bool) -> Any:

@@ -1,7 +1,7 @@
 """Recording: a context that collects the transform gates of every highway layer called inside it."""
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,7 +17,8 @@ class Recording(dict[str, Any]):
     def __init__(self, outputs: bool = False) -> None:
         super().__init__()
         self.started: set[str] = set()
-        """Names of the calls so far, also of those that have not ended: a layer around others ends after them."""
+        """Names of the calls so far and of the layers of stacks, also of those that have not ended: a layer around
+        others ends after them."""
         self.layers: dict[str, Any] = {}
         """The called layer of each name."""
         self.depths: dict[str, int] = {}
@@ -44,9 +45,10 @@ def recording(outputs: bool = False) -> Iterator[Recording]:
 
     Yields:
         A dictionary from layer name to T, filled in call order. Repeated names, of shared layers or of layers with
-        equal names, get the suffixes ":2", ":3" and so on; a layer around others is numbered before them. A stack
-        writes the gates of all its layers at once, `[batch, ..., depth, units]`, and its depth to the dictionary's
-        `depths`. T has values at masked positions as well; the dictionary's `masks` marks the positions that count.
+        equal names, also within stacks, get the suffixes ":2", ":3" and so on; a layer around others is numbered before
+        them. A stack writes the gates of all its layers at once, `[batch, ..., depth, units]`, and its depth to the
+        dictionary's `depths`. T has values at masked positions as well; the dictionary's `masks` marks the positions
+        that count.
 
     Example:
         with recording() as recorded:
@@ -72,11 +74,12 @@ def is_recording_outputs() -> bool:
     return recorded is not None and recorded.outputs is not None
 
 
-def start_call(name: str) -> str | None:
+def start_call(name: str, depth: int | None = None) -> str | None:
     """Names a call of a layer that starts, as `next_lesion` does, if a recording is active.
 
     Args:
         name: name of the layer.
+        depth: number of layers of a stack.
 
     Returns:
         The name of the call, for `record`; None outside of recordings.
@@ -84,9 +87,7 @@ def start_call(name: str) -> str | None:
     recorded = _active.get()
     if recorded is None:
         return None
-    key = call_name(name, recorded.started)
-    recorded.started.add(key)
-    return key
+    return call_name(name, recorded.started, depth)
 
 
 def record(
@@ -115,20 +116,25 @@ def record(
         recorded.masks[key] = mask
 
 
-def call_name(name: str, taken: Container[str]) -> str:
+def call_name(name: str, taken: set[str], depth: int | None = None) -> str:
     """Returns the name of a call: the layer's name, numbered from the second call on.
+
+    A stack is also numbered if one of its layers would get the name of another call, and so is a layer with the name of
+    a stack's layer.
 
     Args:
         name: name of the layer.
-        taken: names of the previous calls.
+        taken: names of the previous calls and of the layers of stacks; those of this call are added.
+        depth: number of layers of a stack.
 
     Example:
-        >>> call_name("highway", {"highway"})
-        'highway:2'
+        >>> call_name("highway", {"highway"}), call_name("highway", {"highway_02"}, depth=2)
+        ('highway:2', 'highway:2')
     """
     key, number = name, 2
-    while key in taken:
+    while not taken.isdisjoint(names := [key, *layer_names(key, depth or 0)]):
         key, number = f"{name}:{number}", number + 1
+    taken.update(names)
     return key
 
 

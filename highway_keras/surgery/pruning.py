@@ -28,8 +28,8 @@ def pruned(model: keras.Model, layers: Iterable[str]) -> keras.Model:
         numbered anew.
 
     Raises:
-        ValueError: if the model has no graph, a layer is not in it or is called more than once, or a stack to be pruned
-            is quantized or has LoRA.
+        ValueError: if the model has no graph, a layer is not in it, shares its name with another or is called more than
+            once, or a stack to be pruned is quantized or has LoRA.
 
     Example:
         found = highway_keras.analysis.lesion_greedily(model, batches)
@@ -41,7 +41,10 @@ def pruned(model: keras.Model, layers: Iterable[str]) -> keras.Model:
     wanted = set(layers)
     once, several = _removable(graph_of(model))
     if shared := sorted(wanted & several):
-        raise ValueError(f"A layer that is called more than once cannot be removed. Received: {', '.join(shared)}")
+        raise ValueError(
+            "A layer that shares its name with another or is called more than once cannot be removed. "
+            f"Received: {', '.join(shared)}"
+        )
     if unknown := sorted(wanted - once):
         raise ValueError(
             f"These are not highway layers in the graph of the model: {', '.join(unknown)}. "
@@ -65,7 +68,7 @@ def _without(model: keras.Model, names: set[str]) -> keras.Model:
 
 
 def _removable(graph: keras.Model) -> tuple[set[str], set[str]]:
-    """Returns the names of all highway layers that are called once, and those of all that are called more often."""
+    """Returns the names of all highway layers that occur in one call, and those that occur in several."""
     counts = Counter[str]()
     for layer, times in calls(graph):
         names: Iterable[str] = ()

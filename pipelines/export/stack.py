@@ -54,7 +54,7 @@ class InferenceStack(HighwayStack):
         if gates is not None:
             # Only means over units are read, so the last axis has length one.
             gates = tf.reshape(gates, (*tf.unstack(tf.shape(inputs))[:-1], self.depth, 1))
-            record(start_call(self.name), self, gates, depth=self.depth)
+            record(start_call(self.name, self.depth), self, gates, depth=self.depth)
         return x if len(inputs.shape) == 2 else tf.reshape(x, tf.shape(inputs))
 
     def _unrolled(self, x: Any, weights: list[Any], recorded: bool, shape: Any) -> tuple[Any, Any]:

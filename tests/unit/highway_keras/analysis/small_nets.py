@@ -87,7 +87,7 @@ def without(model, removed):
     calls = set()
 
     def call(each, *args, **kwargs):
-        calls.add(key := call_name(each.name, calls))
+        key = call_name(each.name, calls)
         return args[0] if key in removed else each(*args, **kwargs)
 
     def rebuilt(graph):

@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from highway_keras import gates
-from highway_keras.analysis import Layout, highway_layers
+from highway_keras import Highway, HighwayStack, gates
+from highway_keras.analysis import Layout, gradient_norms, highway_layers, lesion_layers
 from highway_keras.analysis.layout import Call
-from tests.unit.highway_keras.analysis.small_nets import NETS, examples, net
-from tests.unit.highway_keras.backend import slow_on_jax
+from tests.unit.highway_keras.analysis.small_nets import NETS, ZEROS, classifier, examples, net
+from tests.unit.highway_keras.backend import scramble, slow_on_jax
 
 
 @slow_on_jax
@@ -27,6 +27,22 @@ def test_the_layers_are_found_from_shapes_alone(name):
     assert [number for _, _, number in layout.parts()] == [layout.layers.index(call.layers[0]) for call in layout.calls]
 
 
+@slow_on_jax
+def test_a_single_layer_with_the_name_of_a_layer_in_a_stack_is_kept_apart():
+    def made(name):
+        layers = HighwayStack(2, name="h", **ZEROS), Highway(name=name, **ZEROS), classifier()
+        return scramble(keras.Sequential([keras.Input((5,)), *layers]))
+
+    x, y = examples("stacked")
+    model, other = made("h_01"), made("another")
+    layout, _ = highway_layers(model, x)
+    assert layout.layers == tuple(gates(model, x)) == ("h_01", "h_02", "h_01:2")
+    assert [part.tolist() for part in layout.split(layout.spread(np.arange(3))).values()] == [[0] * 5, [1] * 5, [2] * 5]
+    np.testing.assert_array_equal([*gates(model, x).values()], [*gates(other, x).values()])
+    assert lesion_layers(model, (x, y)).cost().tolist() == lesion_layers(other, (x, y)).cost().tolist()
+    assert [*gradient_norms(model, x, y).values()] == [*gradient_norms(other, x, y).values()]
+
+
 def test_values_of_layers_are_spread_over_units_and_split_by_layer():
     layout, _ = highway_layers(net("conv"), examples("conv", 1)[0])
     spread = layout.spread(np.array([[1, 2, 3]]))
@@ -39,8 +55,6 @@ def test_values_of_layers_are_spread_over_units_and_split_by_layer():
 
 def test_layers_of_a_model_with_several_inputs_are_found():
     first, second = keras.Input((2,), name="first"), keras.Input((2,), name="second")
-    from highway_keras import Highway
-
     model = keras.Model({"first": first, "second": second}, Highway(name="of_sum")(first + second))
     layout, _ = highway_layers(model, {"first": np.zeros((1, 2)), "second": np.zeros((1, 2))})
     assert layout.layers == ("of_sum",)

@@ -58,6 +58,17 @@ def test_the_depth_of_a_stack_is_recorded_for_each_call():
     assert tuple(recorded["stack:2"].shape) == (2, 4, 3)
 
 
+def test_layers_of_stacks_and_single_layers_share_no_names():
+    x = inputs(2, 3).astype("float32")
+    stack, single = HighwayStack(2, name="h"), Highway(name="h_02")
+    with recording() as recorded:
+        single(stack(single(stack(x))))
+    assert list(recorded) == ["h", "h_02:2", "h:3", "h_02:4"]
+    with recording() as recorded:
+        stack(single(x))
+    assert list(recorded) == ["h_02", "h:2"]
+
+
 @pytest.mark.parametrize(
     ("key", "depth", "names"),
     [

@@ -95,6 +95,9 @@ def test_a_layer_that_cannot_be_removed_is_named():
     model = keras.Model(inputs, twice(keras.layers.Dense(4)(twice(inputs))))
     with pytest.raises(ValueError, match=r"more than once cannot be removed. Received: inside"):
         pruned(model, ["inside"])
+    model = keras.Model(inputs, highway("h_01")(stack(2, "h")(inputs)))
+    with pytest.raises(ValueError, match=r"shares its name with another .* cannot be removed. Received: h_01"):
+        pruned(model, ["h_01"])
 
 
 def test_a_quantized_stack_is_refused():
