@@ -15,28 +15,28 @@ Reduction = Callable[[Any, Axes, Any], Any]
 
 
 def total(array: Any, axes: Axes, valid: Any) -> Any:
-    """Sums over the valid positions; without a mask, takes the mean over all positions. See `weight`.
+    """Sums over the valid positions.
 
     Args:
         array: `[batch, ..., units]`.
         axes: axes of the positions; may be empty.
         valid: bool, of the shape of `array`; None counts everything.
     """
-    if valid is None:
-        return ops.mean(array, axis=axes) if axes else array
-    array = ops.where(valid, array, ops.zeros_like(array))
+    if valid is not None:
+        array = ops.where(valid, array, ops.zeros_like(array))
     return ops.sum(array, axis=axes) if axes else array
 
 
 def weight(array: Any, axes: Axes, valid: Any) -> Any:
-    """Returns the divisor that turns `total` into a mean: the number of valid positions, or 1 without a mask."""
+    """Returns the divisor that turns `total` into a mean: the number of valid positions."""
     return total(ops.ones_like(array), axes, valid)
 
 
 def mean(array: Any, axes: Axes, valid: Any) -> Any:
     """Takes the mean over the valid positions; NaN where there are none."""
-    summed = total(array, axes, valid)
-    return summed if valid is None else summed / weight(array, axes, valid)
+    if valid is None:
+        return ops.mean(array, axis=axes) if axes else array
+    return total(array, axes, valid) / weight(array, axes, valid)
 
 
 def maximum(array: Any, axes: Axes, valid: Any) -> Any:

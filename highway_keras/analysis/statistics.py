@@ -45,8 +45,8 @@ class GateStatistics:
     dtypes: tuple[str, ...]
     """Compute dtype of each layer."""
     weights: np.ndarray | None = None
-    """float64 `[classes, gates]`: divisor of each mean, the sum of the weights of examples or of their unmasked steps.
-    None if there are neither weights nor masks, so that it equals `counts`."""
+    """float64 `[classes, gates]`: divisor of each mean, the sum of the weights of all unmasked positions. None if these
+    are proportional to `counts`, as without weights and masks if all examples have the same size."""
 
     @property
     def mean(self) -> np.ndarray:
@@ -134,7 +134,7 @@ def gate_statistics(
         right,
         totals["slope"].astype("float64"),
         tuple(layer.compute_dtype for layer in repeated),
-        None if np.array_equal(weights, np.broadcast_to(counts[:, None], weights.shape)) else weights,
+        None if np.allclose(weights, counts[:, None] * weights.sum(axis=0) / counts.sum(), 1e-6, 0) else weights,
     )
 
 

@@ -100,6 +100,40 @@ def test_an_example_without_real_steps_has_no_gates():
         gate_statistics(model, (np.zeros_like(x), np.zeros(3)))
 
 
+class Batches(keras.utils.PyDataset):
+    """Batches of the inputs alone."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, place):
+        return self.batches[place]
+
+
+@slow_on_jax
+def test_all_steps_of_batches_of_different_lengths_weigh_the_same():
+    several = ConvHighway(3, name="conv", **ZEROS), HighwayStack(2, name="stack", **ZEROS)
+    model = scramble(keras.Sequential([keras.Input((None, 4)), *several]))
+    parts = [X, X[:2, :2]]
+    each = [gates(model, part) for part in parts]
+    found = gate_statistics(model, [(part, np.arange(len(part)) % 2) for part in parts], 2)
+    means = mean_gates(model, Batches(parts), batch_size=None)
+    for name in each[0]:
+        steps = [gate[name].reshape(-1, 4) for gate in each]
+        every = np.concatenate(steps)
+        assert abs(every.mean() - np.mean([part.mean() for part in steps])) > 1e-4
+        assert means[name] == pytest.approx(every.mean(), rel=1e-5)
+        of_units = {part: found.layout.split(getattr(found, part))[name] for part in ("mean", "means", "left")}
+        np.testing.assert_allclose(of_units["mean"], every.mean(axis=0), rtol=1e-5)
+        second = np.concatenate([gate[name][1:2].reshape(-1, 4) for gate in each])
+        np.testing.assert_allclose(of_units["means"][1], second.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(of_units["left"], (every < 0.1).mean(axis=0), atol=1e-6)
+
+
 @slow_on_jax
 def test_scores_of_tokens_are_those_of_real_steps():
     model, x = net("single", "embedding")
