@@ -17,6 +17,10 @@ from pipelines.core.url import is_url
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
 from pipelines.data.roots import INFO, OWN, base_name, is_writable, roots, unknown, unpinned
 
+# For a data set that is not on disk, this would look into a bucket, which TFDS has disabled, and leave an empty folder
+# among the temporary files.
+tfds.core.DatasetInfo.initialize_from_bucket = lambda _: None
+
 # Seconds that a server may take to respond. Without a network, TFDS itself retries for minutes.
 PATIENCE = 5
 

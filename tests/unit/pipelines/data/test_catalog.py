@@ -1,3 +1,4 @@
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ def test_a_missing_version_or_config_is_reported(tmp_path, data):
         find(data, tmp_path)
 
 
-def test_a_lookup_writes_nothing(tmp_path):
+def test_a_lookup_writes_nothing(tmp_path, monkeypatch):
+    # Here, TFDS would leave folders behind.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("mnist", "mnist_5k", "mnist:3.0.1"):
         assert find(name, tmp_path) is None
     assert not list(tmp_path.iterdir())
