@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines.core.errors import UserError, disk_is_full
@@ -125,6 +125,28 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+@contextmanager
+def removing_new(path: Path) -> Iterator[None]:
+    """Removes a folder and those above it if the block creates them, raises, and leaves them empty.
+
+    Args:
+        path: the folder.
+
+    Example:
+        with removing_new(study):
+            write_text(study / "study.json", plan)
+            check(plan)
+    """
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for folder in created:
+            with suppress(OSError):  # It is not empty, or another process has removed it.
+                folder.rmdir()
+        raise
+
+
 def check_writable(path: Path) -> None:
     """Checks that files can be written to a folder, before anything is computed.
 
@@ -146,7 +168,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """Checks that `replacing_folder` will be able to write, before anything is computed.
+    """Checks that `replacing_folder` will be able to write, before anything is computed; leaves nothing behind.
 
     Args:
         path: the folder to create or replace.
@@ -154,7 +176,10 @@ def check_replaceable(path: Path) -> None:
     Raises:
         UserError: the folder above it cannot be written to, or the folder itself is a mount point.
     """
-    _folder_beside(path).rmdir()
+    if path.parent.exists():
+        _folder_beside(path).rmdir()
+    else:
+        check_writable(path.parent)
     if os.path.ismount(path):
         raise UserError(f"{path} is a mount point, which cannot be replaced. Name a folder in it.")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import flush
+from pipelines.core.files import flush, removing_new
 from serving import manifest
 
 # Prefix of a version that is being written; servers skip such names.
@@ -38,22 +38,16 @@ def new_version(model: Path) -> Iterator[tuple[int, Path]]:
     """
     if (model / manifest.NAME).exists() or (model / "saved_model.pb").exists():
         raise UserError(f"{model} is one version of a model. Name the folder of its versions: --to {model.parent}.")
-    created = [folder for folder in (model, *model.parents) if not folder.exists()]
-    done, aside = False, None
-    try:
+    with removing_new(model):
         version, aside = _claim(model)
-        yield version, aside
-        for path in (*aside.rglob("*"), aside):
-            flush(path)
-        _publish(aside, model / str(version))
-        done = True
-    finally:
-        # Cleans up after KeyboardInterrupt too.
-        if aside:
+        try:
+            yield version, aside
+            for path in (*aside.rglob("*"), aside):
+                flush(path)
+            _publish(aside, model / str(version))
+        finally:
+            # Cleans up after KeyboardInterrupt too.
             shutil.rmtree(aside, ignore_errors=True)
-        for folder in () if done else created:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
 
 
 def _claim(model: Path) -> tuple[int, Path]:

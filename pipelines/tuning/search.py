@@ -15,6 +15,7 @@ from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
+from pipelines.core.files import removing_new
 from pipelines.core.ownership import claim
 from pipelines.core.sync import place_of
 from pipelines.core.url import Location, is_url
@@ -83,13 +84,14 @@ def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, cons
     console = console or Console()
     config = _prepared(search.plan.config, search.data_dir, console)
     search = replace(search, plan=search.plan.model_copy(update={"config": config}))
-    SEARCH_FILE.keep(search.plan, search.folder)
-    with SEARCH_FILE.locked(search.folder):
-        state = states.read(search.folder)
-        if state is None or not state.over:
-            _announce(search, resumes=state is not None, console=console)
-            lead(search, console, minutes)
-        _summarize(search, retrain, console)
+    with removing_new(search.folder):
+        SEARCH_FILE.keep(search.plan, search.folder)
+        with SEARCH_FILE.locked(search.folder):
+            state = states.read(search.folder)
+            if state is None or not state.over:
+                _announce(search, resumes=state is not None, console=console)
+                lead(search, console, minutes)
+            _summarize(search, retrain, console)
 
 
 def lead(search: Search, console: Console, minutes: float | None = None) -> None:

@@ -243,7 +243,7 @@ def test_a_user_error_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, c
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bias", "optimization"])
 def test_missing_data_is_one_message_and_leaves_nothing(start, tmp_path, name):
-    study = start(name, "--data-dir", "no/such", "--to", "study")
+    study = start(name, "--data-dir", "no/such", "--to", "new/study")
     output = study.communicate()[0]
     assert study.returncode == 2
     assert "there is no folder 'no/such' (--data-dir)" in output

@@ -287,13 +287,13 @@ def test_a_search_warns_of_no_settings_that_may_never_be_drawn(toy, tmp_path):
 def test_a_refused_search_ends_its_workers_and_leaves_the_folder_free(toy, tmp_path, capsys):
     # Not a failure of each trial: none of the settings can be trained.
     words = ("--schedule.kind", "cosine", "--schedule.warmup-steps", "1000")
-    assert main(["tune", str(toy / "toy.json"), *options(tmp_path / "search", 2), *words]) == 2
+    assert main(["tune", str(toy / "toy.json"), *options(tmp_path / "new" / "search", 2), *words]) == 2
     error = capsys.readouterr().err
     assert "a warm-up of 1000 steps takes up all" in error
     assert "Traceback" not in error
-    assert workers(tmp_path / "search") == []
+    assert workers(tmp_path / "new" / "search") == []
     # The corrected command is another search, and has to find the folder free.
-    assert not (tmp_path / "search").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", searches.VARIABLES)

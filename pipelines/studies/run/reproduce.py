@@ -11,6 +11,7 @@ from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.console import say
 from pipelines.core.errors import UserError, unknown
+from pipelines.core.files import removing_new
 from pipelines.core.ownership import claim
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
@@ -72,21 +73,23 @@ def reproduce(
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, arms)
     whole = dict(scope.arms)
-    STUDY_FILE.keep(StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=whole), folder)
+    plan = StudyPlan(study=study.name, schedule=schedule, budget=budget, backend=backend, arms=whole)
     part = replace(scope, arms={arm: whole[arm] for arm in asked})
-    with STUDY_FILE.locked(folder):
-        study_plan.clean(folder)
-        try:
-            if study.search:
-                search_settings(study, part, folder, data_dir=data_dir, machines=machines, console=console)
-            else:
-                train_runs(study, part, folder, backend, data_dir=data_dir, machines=machines, console=console)
-        except UserError:
-            if not study_plan.begun(folder):
-                STUDY_FILE.forget(folder)
-            raise
-        claim(folder)
-        return _page(study, scope, folder, console)
+    with removing_new(folder):
+        STUDY_FILE.keep(plan, folder)
+        with STUDY_FILE.locked(folder):
+            study_plan.clean(folder)
+            try:
+                if study.search:
+                    search_settings(study, part, folder, data_dir=data_dir, machines=machines, console=console)
+                else:
+                    train_runs(study, part, folder, backend, data_dir=data_dir, machines=machines, console=console)
+            except UserError:
+                if not study_plan.begun(folder):
+                    STUDY_FILE.forget(folder)
+                raise
+            claim(folder)
+            return _page(study, scope, folder, console)
 
 
 def chosen(name: str, asked: Schedule | None, console: Console) -> tuple[Study, Schedule]:

@@ -13,6 +13,7 @@ from pipelines.core.files import (
     csv_text,
     file_lock,
     remove_leftovers,
+    removing_new,
     replacing,
     replacing_folder,
     write_text,
@@ -206,6 +207,32 @@ def test_a_folder_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch)
     assert contents(tmp_path) == {"b", "b/old.txt"}
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_new_folders_that_an_error_leaves_empty_are_removed(tmp_path, error):
+    study = tmp_path / "old" / "new" / "study"
+    (tmp_path / "old").mkdir()
+
+    def fail(*files):
+        with removing_new(study):
+            study.mkdir(parents=True)
+            for file in files:
+                file.touch()
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert contents(tmp_path) == {"old"}
+    with pytest.raises(error):
+        fail(study.parent / "file")
+    assert contents(tmp_path) == {"old", "old/new", "old/new/file"}
+
+
+def test_new_folders_stay_if_there_is_no_error(tmp_path):
+    with removing_new(tmp_path / "new" / "study"):
+        (tmp_path / "new").mkdir()
+    assert contents(tmp_path) == {"new"}
+
+
 def test_a_folder_need_not_exist_to_be_writable(tmp_path, monkeypatch):
     check_writable(tmp_path / "new" / "figures")
     assert list(tmp_path.iterdir()) == []
@@ -220,7 +247,7 @@ def test_a_folder_need_not_exist_to_be_writable(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     check_replaceable(tmp_path / "new" / "analysis")
-    assert list((tmp_path / "new").iterdir()) == []
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
     with pytest.raises(UserError, match=r"file/analysis cannot be written: .* Name another folder"):
         check_replaceable(tmp_path / "file" / "analysis")
     monkeypatch.setattr(os.path, "ismount", lambda path: True)
