@@ -1,13 +1,15 @@
-"""File locks, CSV, and atomic writes (to a temporary name, flushed to disk, then renamed)."""
+"""File locks, CSV, ends of tar files, and atomic writes (to a temporary name, flushed to disk, then renamed)."""
 
 import csv
 import fcntl
 import io
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from pipelines.core.errors import UserError, disk_is_full
@@ -282,6 +284,18 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(".*-????????.*"):
         # A process that is being killed may have renamed the file just now.
         path.unlink(missing_ok=True)
+
+
+def has_more(archive: tarfile.TarFile) -> bool:
+    """Returns whether something follows the end of a tar file, as if `cat` had joined several; zeros do not count.
+
+    Args:
+        archive: the file, whose members have been read.
+    """
+    file = archive.fileobj
+    assert file, "the archive is open"
+    file.seek(archive.offset)
+    return any(part.strip(b"\0") for part in iter(partial(file.read, 2**20), b""))
 
 
 def flush(path: Path) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import IO, Any
 
 from pipelines.core.errors import UserError
+from pipelines.core.files import has_more
 from pipelines.core.url import Url, location
 from pipelines.inference.image_ref import ImageRef, is_image
 from serving.errors import ImageError
@@ -105,6 +106,8 @@ class Tar:
             for member in _members(archive):
                 name = f"{self.path}:{member.name}"
                 yield ImageRef(name, partial(self._content, archive, member, name))
+            if has_more(archive):
+                raise _damaged(self.path, "it goes on after the end of its archive, like tar files joined by cat")
 
     def count(self) -> int:
         """Estimates the number of images from the size of the first images."""

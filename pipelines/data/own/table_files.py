@@ -34,7 +34,7 @@ def reading(table: Path) -> Iterator[None]:
     """Turns the errors of reading a table in the block into a `UserError`."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
             raise UserError(f"the table {table} {NOT_UTF8}") from error
         fault = str(error).splitlines()[0][:200].rstrip(".")

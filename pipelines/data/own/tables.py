@@ -1,5 +1,6 @@
-"""Tables of images, in CSV or Parquet: columns of paths or encoded images, of labels, and optionally of splits."""
+"""Tables of images: columns of paths or encoded images, of labels, and optionally of splits."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,7 +23,7 @@ IMAGE = ("image", "path", "file", "file_name", "filename", "image_path", "filepa
 LABEL = ("label", "class", "class_name", "target", "category", "labels", "classes", "tags")
 SPLIT = ("split", "set", "subset", "fold")
 # Files of Hugging Face's `imagefolder`, next to the images.
-METADATA = ("metadata.csv", "metadata.parquet")
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def matches(path: Path) -> bool:
@@ -43,6 +44,8 @@ def has_images(table: Path) -> bool:
 def paths(table: Path) -> set[str]:
     """Returns the paths in the column of images of a table; none if it holds their content or has no such column.
 
+    Paths with backslashes are also returned with slashes; see `_found`.
+
     Raises:
         UserError: the table cannot be read.
     """
@@ -56,7 +59,8 @@ def paths(table: Path) -> set[str]:
             content = pq.read_table(table, columns=[field.name])
         else:
             content = table_files.class_names(table, found.names)
-    return {*content[field.name].to_pylist()} - {None}
+    written = {*content[field.name].to_pylist()} - {None}
+    return written | {path.replace("\\", "/") for path in written}
 
 
 def items(path: Path, group: str | None) -> Iterator[Item]:
@@ -70,8 +74,9 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         UserError: the table cannot be read, or lacks a column.
     """
     table = (_metadata(path) or path) if path.is_dir() else path
+    read = {".parquet": _parquet, ".jsonl": _json_lines}.get(table.suffix.lower(), _csv)
     with reading(table):
-        yield from _parquet(table, group) if table.suffix.lower() == ".parquet" else _csv(table, group)
+        yield from read(table, group)
 
 
 def roles(names: Sequence[str], table: Path, group: str | None) -> dict[str, str]:
@@ -166,6 +171,24 @@ def _csv(table: Path, group: str | None) -> Iterator[Item]:
     yield from rows(content, columns, paths.__getitem__, table)
 
 
+def _json_lines(table: Path, group: str | None) -> Iterator[Item]:
+    lines = table.read_text("utf-8-sig").split("\n")
+    found = [_json_line(line, f"line {number} of {table}") for number, line in enumerate(lines, 1) if line.strip()]
+    columns = roles([*dict.fromkeys(name for values in found for name in values)], table, group)
+    content = pa.table({name: [values.get(name) for values in found] for name in {*columns.values()}})
+    yield from rows(content, columns, content[columns["image"]].to_pylist().__getitem__, table)
+
+
+def _json_line(line: str, where: str) -> dict[str, Any]:
+    try:
+        values = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{where} cannot be read: {error}. Correct or remove it.") from error
+    if not isinstance(values, dict):
+        raise UserError(f'{where} is no object. Expected {{"file_name": "1.jpg", "label": "cat"}}: correct it.')
+    return values
+
+
 def _parquet(table: Path, group: str | None) -> Iterator[Item]:
     with pq.ParquetFile(table) as file:
         schema, groups = file.schema_arrow, file.num_row_groups
@@ -198,7 +221,13 @@ def _read(image: Callable[[int], Any], row: int, folder: Path, where: str) -> by
     if isinstance(value, str):
         if is_url(value):
             raise ImageError(f"{value} is a URL. Expected a path: download the image, and write its path there.")
-        return (folder / value).read_bytes()
+        return _found(folder, value).read_bytes()
     if not isinstance(value, bytes):
         raise ImageError(f"{where} has neither the path nor the bytes of an image.")
     return value
+
+
+def _found(folder: Path, name: str) -> Path:
+    r"""Returns the path of an image of a table. Tables that were written on Windows have paths such as `cat\1.png`."""
+    path = folder / name
+    return path if path.exists() else folder / name.replace("\\", "/")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pipelines.core.console import printable
 from pipelines.core.errors import UserError
+from pipelines.core.files import has_more
 from pipelines.data.own import label_sets
-from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, name_of
+from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden, name_of
 
 # Fields of a JSON member that may hold the label.
 FIELDS = ("label", "cls", "class", "class_name")
@@ -37,7 +38,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.tar"))
+    return sorted(file for file in folder.rglob("*.tar") if not is_hidden(file.relative_to(folder)))
 
 
 def _split(path: Path) -> Split | None:
@@ -51,13 +52,15 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
     # Such as KEY.mask.png, next to KEY.png.
     further: dict[str, str] = {}
     try:
-        with tarfile.open(file) as tar:
+        # Compressed files are refused, because images are read at their place in the file.
+        with tarfile.open(file, "r:") as tar:
             for member in tar:
                 # The key ends at the first dot of the last part.
                 folder, slash, last = member.name.rpartition("/")
                 stem, _, extension = last.partition(".")
                 key = f"{folder}{slash}{stem}"
-                if not member.isfile():
+                # Hidden ones are those that macOS adds: its ._1.png is no image.
+                if not member.isfile() or is_hidden(Path(member.name)):
                     continue
                 if f".{extension.lower()}" in SUFFIXES:
                     images[key] = member
@@ -65,8 +68,14 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
                     further[key] = member.name
                 elif extension in ("cls", "json"):
                     labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
+            goes_on = has_more(tar)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UserError(f"the tar file {file} is damaged: {error}. Write it again.") from error
+    if goes_on:
+        raise UserError(
+            f"{file} goes on after the end of its archive, like tar files joined by cat, of which only the first would "
+            "be read. Put the separate files into a folder, and name that."
+        )
     if alone := next((name for key, name in further.items() if key not in images), None):
         raise UserError(
             f"{printable(alone)} in {file} has a dot in its name, and WebDataset ends names at the first one. Write "

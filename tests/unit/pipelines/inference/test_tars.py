@@ -1,3 +1,4 @@
+import gzip
 import io
 import tarfile
 
@@ -153,6 +154,15 @@ def test_an_incomplete_end_is_reported_when_images_are_skipped_too(packed):
     found = listing(path)
     list(found.names())
     assert found.failure
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_tar_files_that_cat_has_joined_are_reported_after_the_first(packed, pack):
+    path = packed()
+    path.write_bytes(pack(path.read_bytes() * 2))
+    found = listing(path)
+    assert len(list(found.fetched())) == COUNT
+    assert str(found.failure).endswith(" it goes on after the end of its archive, like tar files joined by cat.")
 
 
 def test_a_damaged_header_is_not_taken_for_the_end(packed):

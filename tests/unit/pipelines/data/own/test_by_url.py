@@ -57,6 +57,8 @@ def table_of_paths(path):
     shapes.write(path / "images" / "all", 4)
     (path / "images" / "all" / "unused.txt").write_text("")
     rows = [f"images/all/{label}/{seed:03}.png,{label}" for label in shapes.CLASSES for seed in range(4)]
+    # As on Windows.
+    rows[0] = rows[0].replace("/", "\\")
     (path / "labels.csv").write_text("\n".join(["path,label", *rows, "images/all/gone.png,circle"]) + "\n")
     return path / "labels.csv"
 

@@ -52,6 +52,16 @@ def imagefolder(root, split):
     return root
 
 
+def json_lines(root, split):
+    lines = []
+    for label, seed in ROWS:
+        (root / f"{label} {seed}.png").write_bytes(encoded(label, seed))
+        values = {"file_name": f"{label} {seed}.png", "label": label} | ({"split": SPLITS[seed]} if split else {})
+        lines.append(json.dumps(values))
+    (root / "metadata.jsonl").write_text("\n".join([*lines, ""]))
+    return root
+
+
 def columns(split):
     found = {"image": [encoded(*row) for row in ROWS], "label": [label for label, _ in ROWS]}
     return found | ({"split": [SPLITS[seed] for _, seed in ROWS]} if split else {})
@@ -110,7 +120,7 @@ def arrow(root, split):
 
 
 @pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("write", [folder, csv, tsv, imagefolder, parquet, npz, tars, arrow])
+@pytest.mark.parametrize("write", [folder, csv, tsv, imagefolder, json_lines, parquet, npz, tars, arrow])
 def test_every_form_holds_the_same_images(tmp_path, write, split):
     found = find_items(write(tmp_path, split))
     assert len({item.name for item in found}) == len(ROWS)
@@ -241,6 +251,24 @@ def test_images_of_other_formats_are_not_passed_over(tmp_path):
         find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
 
 
+def test_files_that_macos_adds_to_archives_are_no_images(tmp_path):
+    added = {"._0.png": b"", "./a/._0.png": b"", "__MACOSX/._0.png": b"", "._0.cls": b"b"}
+    a_tar(tmp_path / "train.tar", **{"./0.png": b"", "./0.cls": b"a"}, **added)
+    (tmp_path / "._train.tar").write_bytes(b"no archive")
+    assert [(item.name, item.label) for item in find_items(tmp_path)] == [("train.tar:./0.png", "a")]
+
+
+def test_tar_files_that_cat_has_joined_are_refused(tmp_path):
+    one = a_tar(tmp_path / "one.tar", **{"0.png": b"", "0.cls": b"a"}).read_bytes()
+    other = a_tar(tmp_path / "other.tar", **{"1.png": b"", "1.cls": b"a"}).read_bytes()
+    (tmp_path / "both.tar").write_bytes(one + other)
+    with pytest.raises(UserError, match=r"both\.tar goes on after the end of its archive, like tar files joined by"):
+        find_items(tmp_path / "both.tar")
+    # The last block is filled up with any number of zeros.
+    (tmp_path / "one.tar").write_bytes(one + bytes(2**20))
+    assert len(find_items(tmp_path / "one.tar")) == 1
+
+
 def test_a_link_to_a_missing_image_is_damaged_and_not_passed_over(tmp_path):
     shapes.write(tmp_path / "shapes", 1)
     for name, target in (("gone.png", "nowhere.png"), ("folder.png", tmp_path), ("same.png", "000.png")):
@@ -291,6 +319,13 @@ def test_images_without_a_group_are_alone(tmp_path):
         ({"a.npz": b"PK"}, "a.npz cannot be read"),
         ({"a.tar": b"?" * 1024}, "a.tar is damaged"),
         ({"state.json": b"{"}, "state.json cannot be read"),
+        ({"metadata.jsonl": b'{"file_name": "0.png", "text": "a"}'}, "no column for the label.*has: file_name, text"),
+        ({"metadata.jsonl": b'{"file_name": "0.png", "label": 0}\n{'}, "line 2 of .*metadata.jsonl cannot be read"),
+        ({"metadata.jsonl": b"[]"}, 'line 1 of .*metadata.jsonl is no object. Expected {"file_name": "1.jpg"'),
+        (
+            {"metadata.jsonl": b'{"file_name": "0.png", "label": "a"}\n{"file_name": "1.png", "label": 1}'},
+            "metadata.jsonl cannot be read",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, files, message):
@@ -299,7 +334,7 @@ def test_what_is_wrong_is_said(tmp_path, files, message):
         (tmp_path / name).write_bytes(content)
     path = tmp_path / next(iter(files)) if len(files) == 1 and "/" not in next(iter(files)) else tmp_path
     with pytest.raises(UserError, match=message):
-        find_items(tmp_path if path.name == "state.json" else path)
+        find_items(tmp_path if path.name in ("state.json", "metadata.jsonl") else path)
 
 
 def test_nothing_there_is_an_error(tmp_path):
@@ -321,6 +356,18 @@ def test_paths_may_be_large_strings(tmp_path):
     pq.write_table(pa.table({"path": paths, "label": ["a", "b"]}), tmp_path / "a.parquet")
     assert [item.name for item in find_items(tmp_path / "a.parquet")] == ["a.png", "b.png"]
     assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
+
+
+def test_a_table_may_have_paths_of_windows(tmp_path):
+    shapes.write(tmp_path / "photos", 1)
+    # On other systems, a backslash may be part of a name.
+    (tmp_path / "photos\\a.png").write_bytes(b"content")
+    names = ["photos\\circle\\000.png", "photos/square/000.png", "photos\\a.png"]
+    (tmp_path / "a.csv").write_text("".join(f"{name},label\n" for name in ["path", *names]))
+    read = [item.read() for item in find_items(tmp_path / "a.csv")]
+    expected = [tmp_path / "photos" / label / "000.png" for label in ("circle", "square")]
+    assert read == [*(path.read_bytes() for path in expected), b"content"]
+    assert tables.paths(tmp_path / "a.csv") == {*names, "photos/circle/000.png", "photos/a.png"}
 
 
 def test_of_columns_that_differ_only_in_case_the_first_counts(tmp_path):
