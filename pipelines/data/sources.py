@@ -34,6 +34,8 @@ Choice = Callable[[np.ndarray], np.ndarray]
 MEMORY = 2 * 2**30
 READ = 1000
 ALL = Subset()
+# Channels of images that nets and endpoints take: grey, and red, green and blue.
+CHANNELS = (1, 3)
 # Feature with any number of classes.
 LABELS = "labels"
 # File with a `TableForm`, next to the files of TFDS.
@@ -50,7 +52,7 @@ class TableForm(Frozen):
 
 
 class SizesError(UserError):
-    """The images of a data set have different sizes."""
+    """The images of a data set have different sizes, or an alpha channel; they can be prepared."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,12 @@ def _checked(builder: tfds.core.DatasetBuilder) -> tuple[tuple[int, ...], tuple[
             f"the images of '{builder.name}' have different sizes: {image.shape}, where None is a variable size. "
             f"`highway data prepare {builder.name} --image-size 64` writes a data set with images of one size, whose "
             "folder can be named instead."
+        )
+    if image.shape[2] not in CHANNELS:
+        raise SizesError(
+            f"the images of '{builder.name}' have {image.shape[2]} channels. Expected 1 (grey) or 3 (colours). "
+            f"`highway data prepare {builder.name} --image-size {image.shape[0]} {image.shape[1]}` writes a data set "
+            "without transparency, whose folder can be named instead."
         )
     return image.shape, tuple(label.names), multi_label
 

@@ -250,7 +250,7 @@ def _split(word: str, data_dir: Path | None) -> _Split:
     from pipelines.data.stream import Stream
 
     info = sources.describe(data, data_dir)
-    if not info.labels:
+    if len(info.shape) == 1:
         raise UserError(f"the data set '{data}' has no images to classify. Name another one.")
     if not info.counts[split]:
         available = ", ".join(known for known in SPLITS if info.counts[known])

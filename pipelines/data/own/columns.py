@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
-from pipelines.data.own.item import name_of
-from pipelines.data.own.survey import FEWEST, IDENTIFIER, in_order
+from pipelines.data.own.item import are_identifiers, in_order, name_of
 from serving.rows import LARGEST
 
 # Maximum number of categories of a column; the most frequent ones are kept.
@@ -150,7 +149,7 @@ def useless(found: np.ndarray, known: np.ndarray) -> str:
         return "is empty where the target is known"
     if different == 1 and not missing.any():
         return "is the same in every row"
-    if found.dtype == object and different >= FEWEST and different > IDENTIFIER * (~missing).sum():
+    if found.dtype == object and are_identifiers(different, (~missing).sum()):
         return f"is text with a different value in nearly every row ({different:,}), like an identifier"
     return ""
 

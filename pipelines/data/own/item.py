@@ -1,7 +1,7 @@
 """The user's own labelled images, before they are decoded."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -29,6 +29,8 @@ SUFFIXES = frozenset(
         *(".heic", ".heif", ".avif"),
     )
 )
+# Values are identifiers, and no classes or categories, if the different ones exceed this share and this number.
+IDENTIFIER, FEWEST = 0.9, 10
 
 
 @dataclass(frozen=True)
@@ -93,3 +95,22 @@ def is_hidden(path: Path) -> bool:
         path: path relative to the data.
     """
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Sorts names: in the order of numbers if all are numbers, else by name."""
+    return tuple(sorted(names, key=(lambda name: (int(name), name)) if all(map(_is_number, names)) else None))
+
+
+def are_identifiers(different: int, count: int) -> bool:
+    """Returns whether values differ in nearly every example, so that they are neither classes nor categories.
+
+    Args:
+        different: number of different values.
+        count: number of values.
+    """
+    return different >= FEWEST and different > IDENTIFIER * count
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.removeprefix("-").isdigit()

@@ -13,16 +13,8 @@ from pipelines.core.errors import UserError, nearest
 from pipelines.core.run import TableColumn
 from pipelines.data.own import column_notes, columns, label_sets, table_files, tables
 from pipelines.data.own.columns import CATEGORIES, SurveyedColumn
-from pipelines.data.own.item import SPLITS, Split, split_of
-from pipelines.data.own.survey import (
-    FEWEST,
-    IDENTIFIER,
-    IMBALANCE,
-    assign_keys,
-    held_out,
-    in_order,
-    refuse_divided,
-)
+from pipelines.data.own.item import FEWEST, SPLITS, Split, are_identifiers, in_order, split_of
+from pipelines.data.own.survey import IMBALANCE, assign_keys, held_out, refuse_divided
 from pipelines.data.roots import TABLES
 
 Task = Literal["auto", "classification", "regression"]
@@ -296,10 +288,7 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
         classes, why = task == "classification", "as asked for"
     if not classes:
         return (), values.astype(np.float32), f"regression, {why}"
-    if len(kinds) > IDENTIFIER * len(values):
-        raise UserError(
-            f"the target {target} has a different value in nearly every row ({len(kinds):,} of them). {OTHER_TARGET}"
-        )
+    _refuse_identifiers(len(kinds), len(values), target)
     names = [str(name) for name in columns.as_texts(values)]
     labels = in_order(set(names))
     index = {label: number for number, label in enumerate(labels)}
@@ -315,11 +304,15 @@ def _sets(sets: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], n
         raise UserError(
             f"the target {target} names {'one class' if labels else 'no class'}. Expected two or more. {OTHER_TARGET}"
         )
-    if len(labels) > IDENTIFIER * len(sets):
-        raise UserError(
-            f"the target {target} has a different value in nearly every row ({len(labels):,} of them). {OTHER_TARGET}"
-        )
+    _refuse_identifiers(len(labels), len(sets), target)
     return labels, label_sets.hot(sets, labels), "classification, any number of classes for each row"
+
+
+def _refuse_identifiers(different: int, count: int, target: str) -> None:
+    if are_identifiers(different, count):
+        raise UserError(
+            f"the target {target} has a different value in nearly every row ({different:,} of them). {OTHER_TARGET}"
+        )
 
 
 def class_counts(truth: np.ndarray, classes: int) -> np.ndarray:

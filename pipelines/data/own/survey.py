@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import column_notes
-from pipelines.data.own.item import Content, Item, Split
+from pipelines.data.own.item import Content, Item, Split, are_identifiers, in_order
 from serving import image_files
 from serving.errors import ImageError, LimitError
 
@@ -27,8 +27,6 @@ IMBALANCE = 10
 VALIDATION, TEST = 0.1, 0.2
 # Least number of images of a class with which each split gets at least one of them.
 FEW = 3
-# Values are no classes or categories if the different ones exceed this share, and are at least this many.
-IDENTIFIER, FEWEST = 0.9, 10
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,6 @@ class Survey:
     def is_grey(self) -> bool:
         """True if no image has colours."""
         return all(image.is_grey for image in self.images)
-
-
-def in_order(names: Collection[str]) -> tuple[str, ...]:
-    """Sorts names: in the order of numbers if all are numbers, else by name."""
-    return tuple(sorted(names, key=(lambda name: (int(name), name)) if all(map(_is_number, names)) else None))
 
 
 def survey(items: Sequence[Item], progress: Callable[[int], None] = lambda _: None) -> Survey:
@@ -280,7 +273,7 @@ def refuse(found: Survey, splits: Sequence[Split], skip_damaged: bool) -> None:
         advice = "Add images of others." if len(inner) < 2 else "Name the folder whose folders are the classes."
         raise UserError(f"{have}, and a classifier needs two classes or more. {advice}")
     # An image may have many tags, so that there may be more of them than images.
-    if len(labels) >= FEWEST and len(labels) > IDENTIFIER * sum(len(image.item.labels) for image in found.images):
+    if are_identifiers(len(labels), sum(len(image.item.labels) for image in found.images)):
         raise UserError(
             f"{len(found.images):,} images have {len(labels):,} different labels, too many for classes. "
             "Check the labels: nets of images predict classes, not numbers."
@@ -379,10 +372,6 @@ def _pairs(found: Survey, groups: Sequence[Sequence[int]]) -> str:
 
 def _some(names: Sequence[str]) -> list[str]:
     return [*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])]
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.removeprefix("-").isdigit()
 
 
 def _place(key: str) -> float:

@@ -1,15 +1,19 @@
 import dataclasses
+import io
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from rich.console import Console
 
-from pipelines.core.config import Subset
+from pipelines.core.config import Config, ModelConfig, Subset
 from pipelines.core.errors import UserError
 from pipelines.core.run import DataRecord, TableColumn
+from pipelines.data.own.prepare import resolved
 from pipelines.data.sources import COLUMNS, Examples, TableForm, describe, load
+from pipelines.inference import inputs
 
 SPLITS = ["train", "validation", "test"]
 
@@ -170,12 +174,23 @@ def test_validation_leaves_something_to_train_on(tiny):
         ({"label": "none"}, r"and label \(ClassLabel\).*\. It has: image \(Image\)"),
         ({"label": tfds.features.Scalar(np.int64)}, r"label \(Scalar\)"),
         ({"image": tfds.features.Image(shape=(None, None, 1))}, r"have different sizes: \(None, None, 1\)"),
+        (
+            {"shape": (4, 5, 2)},
+            r"have 2 channels\. Expected 1 .* or 3 .*highway data prepare tiny --image-size 4 5`",
+        ),
     ],
 )
 def test_only_images_of_one_size_with_labels_are_accepted(tiny, features, message):
     data = tiny({"train": 6, "test": 5}, **features)
     with pytest.raises(UserError, match=message):
         describe(data)
+
+
+def test_images_with_an_alpha_channel_are_prepared_without_it(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = tiny({"train": 30}, shape=(4, 5, 4))
+    config = Config(recipe="toy", model=ModelConfig(preset="mnist_dense_50"), data=data, image_size=(4, 5))
+    assert describe(resolved(config, None, Console(file=io.StringIO())).data).shape == (4, 5, 3)
 
 
 def vector(*shape, dtype=np.float32):
@@ -296,3 +311,9 @@ def test_information_without_splits_is_reported(digits, tmp_path):
     root = damaged(digits, tmp_path, "dataset_info.json", lambda whole: poor)
     with pytest.raises(UserError, match="no split 'train'"):
         describe("mnist_5k", root)
+
+
+def test_vectors_are_no_images_to_classify(tiny):
+    data = tiny({"train": 30, "test": 6}, image="none", vectors={"features": vector(3)})
+    with pytest.raises(UserError, match=r"has no images to classify\. Name another one"):
+        inputs.sources([f"tfds:{data}/test"], None)
