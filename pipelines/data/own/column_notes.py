@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from serving.rows import DATE
+from serving.rows import DATE, days
 
 # A column holds numbers, or dates, in another notation if this share of its texts are some.
 NUMBERS = 0.9
@@ -34,9 +34,10 @@ _WITHOUT = "cells without a number"
 # Postcodes, telephone numbers and other codes, which are no numbers.
 _CODE = re.compile(r"0\d[\d .,'-]*")
 _DAY, _MONTH, _YEAR = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])", r"(?:\d{2}|\d{4})"
-_DATE = re.compile(
-    rf"(?:{_DAY}([./-]){_MONTH}\1{_YEAR}|{_MONTH}([./-]){_DAY}\2{_YEAR}|\d{{4}}([./]){_MONTH}\3{_DAY})"
-    r"(?:[ T]\d{1,2}:\d{2}.*)?"
+_TIME = r"(?:[ T]\d{1,2}:\d{2}.*)?"
+_ISO_DATE = re.compile(rf"\d{{4}}-\d\d-\d\d{_TIME}")
+_OTHER_DATE = re.compile(
+    rf"(?:{_DAY}([./-]){_MONTH}\1{_YEAR}|{_MONTH}([./-]){_DAY}\2{_YEAR}|\d{{4}}([./]){_MONTH}\3{_DAY}){_TIME}"
 )
 
 
@@ -50,7 +51,7 @@ def of_texts(name: str, texts: np.ndarray) -> list[str]:
     counts = _counted(texts)
     seen, day = _notation(counts), _date(counts)
     notes = [f"{name} has numbers that are read as text: {seen}"] if seen else []
-    return notes + ([f"{name} has dates that are read as text: {day}. Write them as {DATE}."] if day else [])
+    return notes + ([f"{name} has dates that are read as text{day}"] if day else [])
 
 
 def notation(texts: np.ndarray) -> str:
@@ -92,7 +93,7 @@ def _notation(counts: Counter[str]) -> str:
     if not numbers or numbers + dashes < NUMBERS * counts.total():
         return ""
     advice = PLAIN_NUMBERS
-    if others and len(counts) - len(others) > FEW:
+    if others and (len(counts) - len(others) > FEW or any(map(_ISO_DATE.fullmatch, others))):
         if not found:
             # Codes such as A17 may be among others that read like numbers.
             advice = f"If these are numbers, {PLAIN_NUMBERS[0].lower()}{PLAIN_NUMBERS[1:]}"
@@ -101,9 +102,14 @@ def _notation(counts: Counter[str]) -> str:
 
 
 def _date(counts: Counter[str]) -> str:
-    """Returns the first date in a notation that is read as text, such as 31.12.2026; nothing for other texts."""
-    found = {text: count for text, count in counts.items() if _DATE.fullmatch(text)}
-    return next(iter(found)) if found and sum(found.values()) >= NUMBERS * counts.total() else ""
+    """Returns why dates are read as text, with advice; nothing for other texts."""
+    dates = {text: count for text, count in counts.items() if _ISO_DATE.fullmatch(text) or _OTHER_DATE.fullmatch(text)}
+    if not dates or sum(dates.values()) < NUMBERS * counts.total():
+        return ""
+    if other := next(filter(_OTHER_DATE.fullmatch, dates), None):
+        return f": {other}. Write them as {DATE}."
+    wrong = next((text for text in counts if days(text) is None), "others")
+    return f", because of {wrong}. Write all of them as {DATE}, and leave cells without a date empty."
 
 
 def variants(names: Iterable[str | None]) -> str:

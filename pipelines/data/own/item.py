@@ -29,7 +29,7 @@ SUFFIXES = frozenset(
         *(".heic", ".heif", ".avif"),
     )
 )
-# Values are identifiers, and no classes or categories, if the different ones exceed this share and this number.
+# Values are no classes or categories if the different ones exceed this share, and are at least this many.
 IDENTIFIER, FEWEST = 0.9, 10
 
 

@@ -95,7 +95,8 @@ def read(
     features, warnings = np.empty((len(content), len(columns)), np.float32), []
     for place, column in enumerate(columns):
         if column.categories is None:
-            features[:, place] = _numbers(values(column.name), column, path)
+            has_dates = own_columns.date_of(content.schema.field(column.name).type) is not None
+            features[:, place] = _numbers(values(column.name), column, path, has_dates)
             continue
         features[:, place], unknown = _indices(values(column.name), column.categories)
         if unknown:
@@ -141,7 +142,9 @@ def _sets(
     return truth, Counter(name for names in sets for name in names or () if name not in labels)
 
 
-def _numbers(values: np.ndarray, column: Column | TableColumn, path: Path) -> np.ndarray:
+def _numbers(values: np.ndarray, column: Column | TableColumn, path: Path, has_dates: bool = False) -> np.ndarray:
+    if has_dates and not column.date:
+        raise UserError(f"{column.name} must be a number. {path} has dates there: correct the column.")
     if values.dtype != object:
         return values
     numbers = np.full(len(values), np.nan)

@@ -95,7 +95,18 @@ def test_texts_that_are_numbers_are_numbers(tmp_path):
 
 def test_dates_are_days(tmp_path):
     path = written(tmp_path / "a.parquet", {"built": [datetime.date(1970, 1, 3), None]})
-    np.testing.assert_array_equal(read(path, (Column(name="built", categories=None),), "", ()).values, [[2], [np.nan]])
+    dated = (Column(name="built", categories=None, date="day"),)
+    np.testing.assert_array_equal(read(path, dated, "", ()).values, [[2], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", "age\n2026-11-26\n"), ("a.parquet", {"age": [datetime.datetime(2026, 11, 26, 12), None]})],
+)
+def test_dates_are_no_numbers(tmp_path, name, content):
+    path = written(tmp_path / name, content)
+    with pytest.raises(UserError, match=rf"age must be a number\. {path} has dates there: correct the column"):
+        read(path, (Column(name="age", categories=None),), "", ())
 
 
 def test_unknown_categories_count_as_missing_and_are_named(tmp_path):

@@ -170,6 +170,21 @@ def test_dates_that_are_read_as_text_are_named(written, form):
         assert rows.read(written(with_x(version=texts, y=numbers(seed=1)))).notes == ()
 
 
+def test_a_cell_that_turns_dates_into_texts_is_named(written):
+    for wrong in ("unknown", "2026-02-30", "5"):
+        days = [f"2026-01-{1 + number % 28:02}" for number in range(COUNT - 1)] + [wrong]
+        found = rows.read(written(with_x(day=days, y=numbers(seed=1))))
+        (note,) = found.notes
+        assert note.startswith(
+            f"day has dates that are read as text, because of {wrong}. Write all of them as 2026-11-"
+        )
+    # Likewise a date among numbers, however few these are.
+    found = rows.read(written(with_x(z=[*range(10)] * 5 + ["2026-01-05", *range(9)], y=numbers(seed=1))))
+    assert any(
+        note.startswith("z has numbers that are read as text: cells without a number (2026-") for note in found.notes
+    )
+
+
 def test_other_texts_are_no_numbers(written):
     for values in (["1-3", "4-6", "7"] * 20, ["-", "a", "b"] * 20, ["007", "012", "A1"] * 20, ["1,5", "a", "b"] * 20):
         quoted = [f'"{value}"' for value in values]
