@@ -15,7 +15,7 @@ from pipelines.core.parsing import parse
 from pipelines.core.run import refuse_existing
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
-from pipelines.data.roots import TABLES, refuse_missing
+from pipelines.data.roots import refuse_missing
 from pipelines.export.bucket import exported_to
 from pipelines.export.summary import report
 from pipelines.fit.fit import fit
@@ -64,23 +64,24 @@ def main(arguments: list[str]) -> None:
     """
     given = parse(Arguments, arguments, "highway fit", Arguments.__doc__ or "")
     refuse_missing(given.data)
-    names = "data", "target", "task", "label_separator", "image_fit", "group", "skip_damaged", "seed"
-    recipe = TABLE if given.data.lower().endswith(TABLES) and _has_numbers(given.data) else RECIPE
-    config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
     if isinstance(given.run, Url):
         refuse_existing(given.run)
         given.run.check_writable()
     with synced(given.run, owned=True) if given.run else nullcontext() as run, exported_to(given.to) as to:
+        # Data at a URL are copied to find out, which may take long.
+        recipe = TABLE if _has_numbers(given.data) else RECIPE
+        names = "data", "target", "task", "label_separator", "image_fit", "group", "skip_damaged", "seed"
+        config = recipes.get(recipe).config.model_copy(update={name: getattr(given, name) for name in names})
         version = fit(config, given.minutes, side=given.image_size, run=run, to=to.folder)
         to.publish()
         sys.stdout.write(report(version))
         sys.stdout.write(f"      highway serve {version.parent.parent}\n")
 
 
-def _has_numbers(table: str) -> bool:
-    """Returns whether a table has no column of images."""
+def _has_numbers(data: str) -> bool:
+    """Returns whether data are a table without a column of images."""
     from pipelines.data.own import rows
     from pipelines.data.own.by_url import local
 
-    with local(table, Console(stderr=True)) as path:
+    with local(data, Console(stderr=True)) as path:
         return rows.matches(Path(path).expanduser())

@@ -53,7 +53,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
-    if pa.types.is_binary(kind) and path.suffix.lower() != ".parquet":
+    if pa.types.is_binary(kind) and path.suffix.lower() in (".csv", ".tsv"):
         raise UserError(f"the column {name!r} of {path} {NOT_UTF8}")
     if why := _unusable(column, name):
         return why

@@ -88,6 +88,16 @@ def split_of(value: object, where: str, column: str | None = None) -> Split:
     return found
 
 
+def split_in(path: Path) -> Split | None:
+    """Returns the split that a file belongs to by its name, such as `train-0000.tar`, or by that of a folder.
+
+    Args:
+        path: path relative to the data.
+    """
+    words = [re.split("[-_.]", part)[0].lower() for part in path.parts]
+    return next((SPLITS[word] for word in words if word in SPLITS), None)
+
+
 def is_hidden(path: Path) -> bool:
     """Returns whether a file or a folder above it is hidden; the folder that macOS adds to archives counts as hidden.
 

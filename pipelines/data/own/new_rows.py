@@ -12,7 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
-from pipelines.data.own.table_files import read_file
+from pipelines.data.own.table_files import parts, read_file
 from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, TRUTH_VALUES, category_index, days
 
@@ -61,7 +61,7 @@ def read(
     """Reads the rows of a file.
 
     Args:
-        path: a CSV, TSV or Parquet file; it may have further columns.
+        path: a CSV, TSV or Parquet file, or a folder of the latter; it may have further columns.
         columns: columns of the model, or of the run that is evaluated.
         target: the column that the model predicts, which the file need not have.
         labels: names of the classes; none for a regression.
@@ -74,7 +74,7 @@ def read(
     Example:
         read(Path("houses.csv"), columns, "price", ()).values
     """
-    if not path.is_file():
+    if not parts(path):
         raise UserError(f"there is no table {path}. Check the path.")
     # Categories such as 007 are names, not numbers; truth values may be written in several ways, and classes that were
     # numbers in training as well.

@@ -15,7 +15,6 @@ from pipelines.data.own import column_notes, columns, label_sets, table_files, t
 from pipelines.data.own.columns import CATEGORIES, SurveyedColumn
 from pipelines.data.own.item import FEWEST, SPLITS, Split, are_identifiers, in_order, split_of
 from pipelines.data.own.survey import IMBALANCE, assign_keys, held_out, refuse_divided
-from pipelines.data.roots import TABLES
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -70,7 +69,7 @@ def matches(path: Path) -> bool:
     Raises:
         UserError: the file cannot be read.
     """
-    return path.is_file() and path.suffix.lower() in TABLES and not tables.has_images(path)
+    return bool(table_files.parts(path)) and not tables.has_images(path)
 
 
 def read(
@@ -87,7 +86,7 @@ def read(
     Rows are assigned by a hash of their content, or of their group, unless a column of texts names the splits.
 
     Args:
-        path: the file.
+        path: the file, or a folder of Parquet files.
         target: column that is predicted, or several of 0 and 1 with commas between them; None for one named target,
             label, class or y.
         group: column whose equal values stay in one split; None for none.

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets
 from pipelines.data.own.columns import NOT_UTF8, is_number, is_text
+from pipelines.data.own.item import SUFFIXES, is_hidden, split_in
+from pipelines.data.roots import TABLES
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
 MISSING = (*pa_csv.ConvertOptions().null_values, "?", "None", "none")
@@ -26,7 +29,49 @@ MISSING_CLASS = ("",)
 SEPARATORS = "\t;|,"
 # Bytes and rows from which the separator is inferred.
 HEAD, ROWS = 2**16, 20
+# Data of other formats, which may have Parquet files next to them.
+OTHER_DATA = {*SUFFIXES, ".arrow", ".tar"}
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def parts(table: Path) -> list[Path]:
+    """Returns the files of a table: itself, or the Parquet files in a folder, as Hugging Face and Spark write them.
+
+    Args:
+        table: any file or folder.
+
+    Returns:
+        The files in the order of their names; none if it is no table, or a folder with images or archives.
+
+    Raises:
+        UserError: the files in the folder may be of several tables, or of an earlier state.
+    """
+    if not table.is_dir():
+        return [table] if table.is_file() and table.suffix.lower() in TABLES else []
+    found = []
+    for folder, _, names in os.walk(table):
+        for file in (Path(folder, name) for name in names):
+            # Spark ignores names with an underscore, which are those of its own files.
+            if is_hidden(file.relative_to(table)) or file.name.startswith("_"):
+                continue
+            if file.suffix.lower() in OTHER_DATA:
+                return []
+            if file.suffix.lower() == ".parquet":
+                found.append(file)
+    if found and (table / "_delta_log").is_dir():
+        raise UserError(f"{table} is a Delta table, whose files may hold deleted rows. Write it as one Parquet file.")
+    folders = sorted({_folder(file.relative_to(table)) for file in found})
+    if folders[1:]:
+        raise UserError(
+            f"{table} has Parquet files in several folders ({', '.join(folders[:3])}). Name one of them, or write one "
+            "file with all rows, and with what the names of the folders say."
+        )
+    return sorted(found)
+
+
+def _folder(file: Path) -> str:
+    """Returns the folder of a file, without the names of splits, such as `full` for `full/train/0.parquet`."""
+    return "/".join(part for part in file.parent.parts if split_in(Path(part)) is None) or "."
 
 
 @contextmanager
@@ -61,11 +106,13 @@ def separated(table: Path) -> pa_csv.ParseOptions:
 
 
 def schema(table: Path) -> pa.Schema:
-    """Returns the columns of a table; types of a CSV are those of its first megabyte.
+    """Returns the columns of a table, or of the first file of a folder; types of a CSV are those of its first megabyte.
 
     Raises:
         UserError: the table cannot be read.
     """
+    if table.is_dir():
+        return schema(parts(table)[0])
     with reading(table):
         if table.suffix.lower() == ".parquet":
             return pq.read_schema(table)
@@ -84,7 +131,8 @@ def read_file(
     columns, and more columns are numbers then.
 
     Args:
-        path: the file.
+        path: the file, or a folder of Parquet files. Those that are named after splits get a column `split`, unless
+            they have one.
         texts: columns of a CSV to be read as text, such as those with the category 007.
         classes: columns that name classes if they are text; only an empty cell is missing then. If there is one, which
             holds the numbers of Hugging Face's class labels, it gets their names.
@@ -94,6 +142,8 @@ def read_file(
     Raises:
         UserError: it cannot be read, two columns have the same name, or a number stands for no class.
     """
+    if path.is_dir():
+        return _joined(path, classes, labels)
     names, is_parquet = schema(path).names, path.suffix.lower() == ".parquet"
     # In a CSV, a spreadsheet may have added several columns without a name.
     if repeated := [name for name, count in Counter(names).items() if count > 1 and (name or is_parquet)]:
@@ -185,6 +235,24 @@ def knows_numbers(labels: Collection[str], names: Collection[str]) -> bool:
         names: names of the class labels.
     """
     return bool(labels) and all(map(is_number, labels)) and not {*labels} & {*names}
+
+
+def _joined(folder: Path, classes: Collection[str], labels: Collection[str]) -> pa.Table:
+    """Reads a folder of Parquet files; see `read_file`."""
+    tables: list[pa.Table] = []
+    for part in parts(folder):
+        content = read_file(part, classes=classes, labels=labels)
+        split = split_in(part.relative_to(folder))
+        if split and "split" not in content.column_names:
+            content = content.append_column("split", pa.array([split] * len(content), pa.string()))
+        if tables and (other := {*content.column_names} ^ {*tables[0].column_names}):
+            raise UserError(
+                f"the files of {folder} have different columns: {min(other)} is not in all of them. Write it into each "
+                "of them, or name one file."
+            )
+        tables.append(content)
+    with reading(folder):
+        return pa.concat_tables(tables, promote_options="permissive")
 
 
 def _with_class_names(content: pa.Table, column: str, labels: Collection[str], path: Path) -> pa.Table:

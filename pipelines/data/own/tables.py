@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.url import is_url
 from pipelines.data.own import label_sets, table_files
 from pipelines.data.own.columns import is_text
-from pipelines.data.own.item import Item, name_of, split_of
+from pipelines.data.own.item import Item, name_of, split_in, split_of
 from pipelines.data.own.table_files import reading
-from pipelines.data.roots import TABLES
 from serving.errors import ImageError
 
 # Names of columns, in order of preference and in any case.
@@ -27,8 +27,12 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def matches(path: Path) -> bool:
-    """Returns whether the data are a table, or a folder with one in the form of Hugging Face's `imagefolder`."""
-    return (path.is_file() and path.suffix.lower() in TABLES) or (path.is_dir() and _metadata(path) is not None)
+    """Returns whether the data are a table, or a folder with one in the form of Hugging Face's `imagefolder`.
+
+    Raises:
+        UserError: see `table_files.parts`.
+    """
+    return (path.is_dir() and _metadata(path) is not None) or bool(table_files.parts(path))
 
 
 def has_images(table: Path) -> bool:
@@ -67,12 +71,19 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
     """Lists the images of a table. Paths in it are relative to the folder of the table.
 
     Args:
-        path: the table, or the folder that it is in.
+        path: the table, or the folder that it is in; or a folder of Parquet files, which belong to the splits that
+            they are named after.
         group: column of groups; None for no groups.
 
     Raises:
         UserError: the table cannot be read, or lacks a column.
     """
+    if path.is_dir() and _metadata(path) is None:
+        for part in table_files.parts(path):
+            split = split_in(part.relative_to(path))
+            for item in items(part, group):
+                yield replace(item, name=f"{split}: {item.name}", split=item.split or split) if split else item
+        return
     table = (_metadata(path) or path) if path.is_dir() else path
     read = {".parquet": _parquet, ".jsonl": _json_lines}.get(table.suffix.lower(), _csv)
     with reading(table):

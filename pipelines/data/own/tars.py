@@ -10,7 +10,7 @@ from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.files import has_more
 from pipelines.data.own import label_sets
-from pipelines.data.own.item import SPLITS, SUFFIXES, Item, Split, is_hidden, name_of
+from pipelines.data.own.item import SUFFIXES, Item, Split, is_hidden, name_of, split_in
 
 # Fields of a JSON member that may hold the label.
 FIELDS = ("label", "cls", "class", "class_name")
@@ -34,16 +34,11 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} holds tar files. Received: group={group}.")
     for file in _files(path) if path.is_dir() else [path]:
-        yield from _members(file, _split(file.relative_to(path) if path.is_dir() else Path(file.name)))
+        yield from _members(file, split_in(file.relative_to(path) if path.is_dir() else Path(file.name)))
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*.tar") if not is_hidden(file.relative_to(folder)))
-
-
-def _split(path: Path) -> Split | None:
-    words = [part.split("-")[0].split("_")[0].split(".")[0].lower() for part in path.parts]
-    return next((SPLITS[word] for word in words if word in SPLITS), None)
 
 
 def _members(file: Path, split: Split | None) -> Iterator[Item]:

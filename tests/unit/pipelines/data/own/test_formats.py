@@ -72,6 +72,17 @@ def parquet(root, split):
     return root / "table.parquet"
 
 
+def parquet_folder(root, split):
+    found = pa.table(columns(False))
+    for seed in SEEDS:
+        # As Hugging Face names them, and Spark.
+        file = root / "data" / (f"{SPLITS[seed]}-00000-of-00001.parquet" if split else f"part-{seed}.parquet")
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(found.take([place for place, row in enumerate(ROWS) if row[1] == seed]), file)
+    (root / "data" / "_metadata.parquet").touch()
+    return root
+
+
 def npz(root, split):
     # Images of an array have one size.
     arrays = {"x": [], "y": []} if not split else {f"{name}_{part}": [] for part in SPLITS.values() for name in "xy"}
@@ -120,7 +131,9 @@ def arrow(root, split):
 
 
 @pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("write", [folder, csv, tsv, imagefolder, json_lines, parquet, npz, tars, arrow])
+@pytest.mark.parametrize(
+    "write", [folder, csv, tsv, imagefolder, json_lines, parquet, parquet_folder, npz, tars, arrow]
+)
 def test_every_form_holds_the_same_images(tmp_path, write, split):
     found = find_items(write(tmp_path, split))
     assert len({item.name for item in found}) == len(ROWS)
@@ -249,6 +262,27 @@ def test_images_of_other_formats_are_not_passed_over(tmp_path):
     assert len(find_items(a_tar(tmp_path / "a.tar", **members))) == 1
     with pytest.raises(UserError, match=r"img_1\.2\.jpg in .*a\.tar has a dot in its name"):
         find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
+
+
+def test_only_parquet_files_of_one_table_are_read_together(tmp_path):
+    for name in ("full/train/0.parquet", "full/test/0.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        pq.write_table(pa.table({"image": [b""], "label": ["a"]}), tmp_path / name)
+    found = [(item.name, item.split) for item in find_items(tmp_path)]
+    assert found == [("test: row 1 of 0.parquet", "test"), ("train: row 1 of 0.parquet", "train")]
+    (tmp_path / "full" / "train" / "0.png").touch()
+    with pytest.raises(UserError, match=r"read as a folder with a subfolder for each class|is in no folder"):
+        find_items(tmp_path / "full")
+    (tmp_path / "full" / "train" / "0.png").unlink()
+    (tmp_path / "small" / "train").mkdir(parents=True)
+    (tmp_path / "small" / "train" / "0.parquet").touch()
+    with pytest.raises(
+        UserError, match=r"Parquet files in several folders \(full, small\)\. Name one of them, or write"
+    ):
+        find_items(tmp_path)
+    (tmp_path / "full" / "_delta_log").mkdir()
+    with pytest.raises(UserError, match=r"full is a Delta table, whose files may hold deleted rows"):
+        find_items(tmp_path / "full")
 
 
 def test_files_that_macos_adds_to_archives_are_no_images(tmp_path):

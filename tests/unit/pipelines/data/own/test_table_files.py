@@ -255,6 +255,42 @@ def test_a_class_may_have_the_name_of_a_missing_value(written, name):
     assert len(rows.read(written(with_x(y=[name, 0.5, 1.5, 2.5] * 15))).truth) == 45
 
 
+def parquet_files(folder, **tables):
+    folder.mkdir()
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+    return folder
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path):
+    names = [pa.array(["a", "b"] * 30).dictionary_encode(), pa.array(["c", "b"] * 30).dictionary_encode()]
+    train = with_x(z=range(60), name=names[0], y=["p", "q"] * 30)
+    # Whole numbers in one file may be others in the next; so may the order of the columns be.
+    test = dict(reversed(with_x(z=np.arange(60) + 0.5, name=names[1], y=["q", "p"] * 30).items()))
+    path = parquet_files(tmp_path / "data", **{"train-0": train, "test-0": test})
+    assert rows.matches(path)
+    found = rows.read(path)
+    assert found.counts == {"train": 60, "test": 60}
+    columns = {one.name: one.categories for one in found.columns}
+    assert columns == {"x": None, "z": None, "name": ("a", "b")}
+    assert {*found.features[np.array(found.splits) == "test"][:, [*columns].index("z")]} == {*(np.arange(60) + 0.5)}
+    again = new_rows.read(path, found.columns, "y", found.labels)
+    np.testing.assert_array_equal(again.values, found.features)
+    np.testing.assert_array_equal(again.truth, found.truth)
+    # Without names of splits, a hash assigns the rows, as it does those of one file.
+    path = parquet_files(tmp_path / "parts", **{"part-0": train, "part-1": test})
+    assert len(rows.read(path).counts) == 3
+
+
+def test_files_of_one_table_have_the_same_columns(tmp_path):
+    path = parquet_files(tmp_path / "data", a=with_x(y=[0, 1] * 30), b={"y": [0, 1] * 30})
+    with pytest.raises(UserError, match=r"the files of .*data have different columns: x is not in all of them\. Write"):
+        rows.read(path)
+    path = parquet_files(tmp_path / "types", a=with_x(y=[0, 1] * 30), b={"x": ["a"] * 60, "y": [0, 1] * 30})
+    with pytest.raises(UserError, match=r"the table .*types cannot be read: .*incompatible"):
+        rows.read(path)
+
+
 def test_types_are_inferred_from_all_rows(tmp_path):
     # More than the first megabyte, in which all are whole numbers.
     lines = ["x,y", *(f"123456789,{number % 97}.5" for number in range(100_000)), "0.5,2", "7,1"]
