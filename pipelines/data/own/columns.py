@@ -8,9 +8,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
+from pipelines.data.own import column_notes
 from pipelines.data.own.item import are_identifiers, in_order, name_of
 from serving.rows import LARGEST
 
@@ -22,6 +24,8 @@ SHOWN = 4
 NOT_UTF8 = "is not in UTF-8. Convert the file: iconv -f latin1 -t utf-8."
 EMPTY = "is empty"
 MICROSECONDS_PER_DAY = 86_400e6
+# Whole numbers up to this one are exact in float64.
+EXACT = 2**53
 
 
 class SurveyedColumn(NamedTuple):
@@ -57,7 +61,7 @@ def values(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray | str:
         raise UserError(f"the column {name!r} of {path} {NOT_UTF8}")
     if why := _unusable(column, name):
         return why
-    if pa.types.is_boolean(kind) or is_text(kind):
+    if pa.types.is_boolean(kind) or is_text(kind) or _are_names(column):
         return np.array([text or None for text in column.cast(pa.string()).to_pylist()], object)
     if date_of(kind):
         instants = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
@@ -222,6 +226,23 @@ def surveyed(name: str, found: np.ndarray, kind: pa.DataType) -> SurveyedColumn:
     common = [value for value, _ in Counter(known).most_common()]
     more = ", ..." if len(common) > SHOWN else ""
     return SurveyedColumn(name, "category", int(missing.sum()), f"{len(common)}: {', '.join(common[:SHOWN])}{more}")
+
+
+def _are_names(column: pa.ChunkedArray) -> bool:
+    """Returns whether whole numbers are names, such as ids and hashes, because float64, which rounds them, loses them.
+
+    Few numbers would get other names; and of others, some become equal. The digits of large quantities do not matter.
+    """
+    if not (pa.types.is_integer(column.type) or (pa.types.is_decimal(column.type) and column.type.scale == 0)):
+        return False
+    limits = pc.min_max(column).as_py()
+    if max(abs(limit) for limit in limits.values()) <= EXACT:
+        return False
+    numbers = [int(number) for number in column.drop_null().unique().to_pylist()]
+    rounded = [float(number) for number in numbers]
+    error = max(abs(number - int(one)) for number, one in zip(numbers, rounded, strict=True))
+    loses = len({*rounded}) < len(numbers) and error > column_notes.LOST * float(np.std(rounded))
+    return error > 0 and (len(numbers) <= column_notes.FEW or loses)
 
 
 def _unusable(column: pa.ChunkedArray, name: str) -> str:

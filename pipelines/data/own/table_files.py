@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import UserError
 from pipelines.data.own import label_sets
 from pipelines.data.own.columns import NOT_UTF8, is_number, is_text
-from pipelines.data.own.item import SUFFIXES, is_hidden, split_in
+from pipelines.data.own.item import SUFFIXES, is_hidden, name_of, split_in
 from pipelines.data.roots import TABLES
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
@@ -32,6 +33,8 @@ HEAD, ROWS = 2**16, 20
 # Data of other formats, which may have Parquet files next to them.
 OTHER_DATA = {*SUFFIXES, ".arrow", ".tar"}
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# A first line that names the separator, as Excel reads and some programs write it.
+NAMED_SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([\t -~])\"?\r?\n", re.IGNORECASE)
 
 
 def parts(table: Path) -> list[Path]:
@@ -86,23 +89,27 @@ def reading(table: Path) -> Iterator[None]:
         raise UserError(f"the table {table} cannot be read: {fault}. Correct it, or write it again.") from error
 
 
-def separated(table: Path) -> pa_csv.ParseOptions:
+def separated(table: Path) -> tuple[pa_csv.ParseOptions, int]:
     """Returns the separator of columns: a tab in a .tsv file, else a tab, semicolon, bar or comma, as its rows suggest.
 
     Args:
         table: the file.
+
+    Returns:
+        The separator; and the number of lines before the names of the columns, 1 if the first names the separator.
 
     Raises:
         UserError: the file is in UTF-16.
     """
     with table.open("rb") as file:
         head = file.read(HEAD)
-    if head.startswith(UTF16):
+    if encoding := _utf16(head):
         raise UserError(
-            f"the table {table} cannot be read: it is in UTF-16. Convert the file: iconv -f utf-16 -t utf-8."
+            f"the table {table} cannot be read: it is in UTF-16. Convert the file: iconv -f {encoding} -t utf-8."
         )
-    one = "\t" if table.suffix.lower() == ".tsv" else _separator(head)
-    return pa_csv.ParseOptions(delimiter=one, newlines_in_values=True)
+    named = NAMED_SEPARATOR.match(head)
+    one = named[1].decode() if named else "\t" if table.suffix.lower() == ".tsv" else _separator(head)
+    return pa_csv.ParseOptions(delimiter=one, newlines_in_values=True), int(named is not None)
 
 
 def schema(table: Path) -> pa.Schema:
@@ -115,11 +122,13 @@ def schema(table: Path) -> pa.Schema:
         return schema(parts(table)[0])
     with reading(table):
         if table.suffix.lower() == ".parquet":
-            return pq.read_schema(table)
-        with pa_csv.open_csv(table, parse_options=separated(table)) as reader:
-            found = reader.schema
-        # White space around a name, as in "a, b", is no part of it.
-        return pa.schema([field.with_name(field.name.strip()) for field in found])
+            found = pq.read_schema(table)
+        else:
+            form, skipped = separated(table)
+            with pa_csv.open_csv(table, pa_csv.ReadOptions(skip_rows=skipped), form) as reader:
+                found = reader.schema
+        # White space around a name, as in "a, b", and line breaks in it are no part of it.
+        return pa.schema([field.with_name(name_of(field.name)) for field in found], found.metadata)
 
 
 def read_file(
@@ -133,7 +142,7 @@ def read_file(
     Args:
         path: the file, or a folder of Parquet files. Those that are named after splits get a column `split`, unless
             they have one.
-        texts: columns of a CSV to be read as text, such as those with the category 007.
+        texts: columns to be read as text, such as those with the category 007, if they are whole numbers in Parquet.
         classes: columns that name classes if they are text; only an empty cell is missing then. If there is one, which
             holds the numbers of Hugging Face's class labels, it gets their names.
         labels: classes of a net that is to read the rows; if these are numbers, such as 0 and 1, and none of the names
@@ -143,24 +152,32 @@ def read_file(
         UserError: it cannot be read, two columns have the same name, or a number stands for no class.
     """
     if path.is_dir():
-        return _joined(path, classes, labels)
+        return _joined(path, texts, classes, labels)
     names, is_parquet = schema(path).names, path.suffix.lower() == ".parquet"
     # In a CSV, a spreadsheet may have added several columns without a name.
     if repeated := [name for name, count in Counter(names).items() if count > 1 and (name or is_parquet)]:
         raise UserError(f"{path} has more than one column named {repeated[0]!r}. Rename them.")
     if is_parquet:
         with reading(path):
-            content = pq.read_table(path)
+            found = pq.read_table(path)
+        content = found.rename_columns(names).replace_schema_metadata(found.schema.metadata)
         # Each of several target columns is a class itself, and holds 0 or 1.
-        return _with_class_names(content, next(iter(classes)), labels, path) if len(classes) == 1 else content
+        if len(classes) == 1:
+            content = _with_class_names(content, next(iter(classes)), labels, path)
+        for place, field in enumerate(content.schema):
+            if field.name in texts and pa.types.is_integer(field.type):
+                content = content.set_column(place, field.name, content[field.name].cast(pa.string()))
+        return content
     with reading(path):
         content = _csv(path, names, texts)
         point = "."
-        if separated(path).delimiter != "," and any(map(is_text, _others(content, texts))):
+        if separated(path)[0].delimiter != "," and any(map(is_text, _others(content, texts))):
             found = _csv(path, names, texts, point=",")
             if _numbers(_others(found, texts)) > _numbers(_others(content, texts)):
                 content, point = found, ","
         for place, name in enumerate(content.column_names):
+            if name and _is_huge(content[name]):
+                content = content.set_column(place, name, _exact(content[name], path, names, name))
             if is_text(content.schema.field(place).type):
                 content = content.set_column(place, name, _trimmed(content[name], name in texts, point))
             if name in classes and is_text(content.schema.field(place).type):
@@ -237,11 +254,11 @@ def knows_numbers(labels: Collection[str], names: Collection[str]) -> bool:
     return bool(labels) and all(map(is_number, labels)) and not {*labels} & {*names}
 
 
-def _joined(folder: Path, classes: Collection[str], labels: Collection[str]) -> pa.Table:
+def _joined(folder: Path, texts: Collection[str], classes: Collection[str], labels: Collection[str]) -> pa.Table:
     """Reads a folder of Parquet files; see `read_file`."""
     tables: list[pa.Table] = []
     for part in parts(folder):
-        content = read_file(part, classes=classes, labels=labels)
+        content = read_file(part, texts, classes, labels)
         split = split_in(part.relative_to(folder))
         if split and "split" not in content.column_names:
             content = content.append_column("split", pa.array([split] * len(content), pa.string()))
@@ -273,6 +290,15 @@ def _with_class_names(content: pa.Table, column: str, labels: Collection[str], p
     return content.set_column(content.column_names.index(column), column, names)
 
 
+def _utf16(head: bytes) -> str:
+    """Returns the name of the encoding of a file in UTF-16, given its first bytes; nothing for another file."""
+    if head.startswith(UTF16):
+        return "utf-16"
+    # In most texts, every other byte is zero.
+    is_utf16 = 3 * head.count(0) > len(head)
+    return ("utf-16be" if head.startswith(b"\0") else "utf-16le") if is_utf16 else ""
+
+
 def _separator(head: bytes) -> str:
     text, fields = head.decode("utf-8-sig", "replace"), {}
     for one in SEPARATORS:
@@ -293,14 +319,14 @@ def _csv(
     point: str = ".",
     only: Sequence[str] = (),
 ) -> pa.Table:
-    form = separated(path)
-    with pa_csv.open_csv(path, parse_options=form) as reader:
+    form, skipped = separated(path)
+    with pa_csv.open_csv(path, pa_csv.ReadOptions(skip_rows=skipped), form) as reader:
         written = dict(zip(reader.schema.names, names, strict=False))
     kinds = {raw: pa.string() for raw, name in written.items() if name in texts}
     content = pa_csv.read_csv(
         path,
         # By default, types are those of the first megabyte, and later rows of another type are an error.
-        read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1)),
+        read_options=pa_csv.ReadOptions(block_size=min(max(path.stat().st_size, 2**20), 2**31 - 1), skip_rows=skipped),
         parse_options=form,
         convert_options=pa_csv.ConvertOptions(
             null_values=missing,
@@ -314,6 +340,18 @@ def _csv(
     # Of columns without a name, such as empty ones that a spreadsheet adds, the first stands for all.
     kept = [place for place, name in enumerate(found) if name or "" not in found[:place]]
     return content.rename_columns(found).select(kept)
+
+
+def _is_huge(column: pa.ChunkedArray) -> bool:
+    """Returns whether numbers of a CSV are beyond 64 bits, as some hashes are, for which Arrow rounds them."""
+    return pa.types.is_floating(column.type) and (pc.max(pc.abs(column)).as_py() or 0) >= 2**63
+
+
+def _exact(column: pa.ChunkedArray, path: Path, names: Sequence[str], name: str) -> pa.ChunkedArray:
+    """Returns huge numbers of a CSV with all of their digits if they are whole, else as they are."""
+    texts = pc.utf8_trim_whitespace(_csv(path, names, [name], only=[name])[name])
+    is_whole = pc.all(pc.match_substring_regex(texts, r"^[+-]?\d{1,38}$")).as_py()
+    return texts.cast(pa.decimal128(38)) if is_whole else column
 
 
 def _others(content: pa.Table, texts: Collection[str]) -> list[pa.DataType]:

@@ -53,13 +53,15 @@ def paths(table: Path) -> set[str]:
     Raises:
         UserError: the table cannot be read.
     """
-    found = table_files.schema(table)
+    is_parquet = table.suffix.lower() == ".parquet"
+    with reading(table):
+        found = pq.read_schema(table) if is_parquet else table_files.schema(table)
     by_name = {field.name.lower(): field for field in reversed(found)}
     field = next((by_name[name] for name in IMAGE if name in by_name), None)
     if field is None or not is_text(field.type):
         return set()
     with reading(table):
-        if table.suffix.lower() == ".parquet":
+        if is_parquet:
             content = pq.read_table(table, columns=[field.name])
         else:
             content = table_files.class_names(table, found.names)

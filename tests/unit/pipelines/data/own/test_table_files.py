@@ -35,6 +35,9 @@ def test_damaged_files_are_refused(tmp_path, content, message):
             r"table\.csv is not in UTF-8\. Convert the file: iconv -f latin1",
         ),
         ("x,y\n1,2\n".encode("utf-16"), r"is in UTF-16\. Convert the file: iconv -f utf-16 -t utf-8"),
+        # Without a byte order mark.
+        ("x,y\n1,2\n".encode("utf-16-le"), r"is in UTF-16\. Convert the file: iconv -f utf-16le -t utf-8"),
+        ("x,y\n1,2\n".encode("utf-16-be"), r"is in UTF-16\. Convert the file: iconv -f utf-16be -t utf-8"),
     ],
 )
 def test_another_encoding_is_named(tmp_path, content, message):
@@ -43,6 +46,56 @@ def test_another_encoding_is_named(tmp_path, content, message):
         rows.matches(tmp_path / "table.csv")
     with pytest.raises(UserError, match=message):
         rows.read(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize("first", ["sep=;\n", '\ufeff"sep=;"\r\n', "SEP=;\n"])
+def test_the_first_line_may_name_the_separator(written, first):
+    columns = {"a,b": ["1,5", "2,5"] * 30, "city": ["Rome", "Oslo"] * 30, "y": numbers()}
+    path = written(columns, comma=";")
+    expected = rows.read(path)
+    path.write_text(first + path.read_text())
+    found = rows.read(path)
+    assert found.columns == expected.columns
+    np.testing.assert_array_equal(found.features, expected.features)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_names_of_columns_are_texts_of_one_line(written, suffix):
+    in_file = ('"price\n(EUR)"', " size") if suffix == ".csv" else ("price\r\n(EUR)", " size")
+    path = written({in_file[0]: numbers(), in_file[1]: numbers(seed=2), "y ": numbers(seed=1)}, suffix)
+    found = rows.read(path, "y")
+    assert [one.name for one in found.columns] == ["price (EUR)", "size"]
+    again = new_rows.read(path, found.columns, "y", ())
+    np.testing.assert_array_equal(again.values, found.features)
+
+
+HASHES = 2**60, 2**60 + 1, 2**64 - 1, 2**64 - 2
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("hashes", [HASHES[:2], HASHES[2:], HASHES])
+def test_whole_numbers_that_float64_rounds_may_be_names(written, suffix, hashes):
+    column = list(hashes) * (COUNT // len(hashes))
+    if suffix == ".parquet":
+        column = pa.array(column, pa.uint64())
+    path = written(with_x(owner=column, y=column), suffix)
+    found = rows.read(path)
+    assert found.labels == found.columns[1].categories == tuple(map(str, sorted(hashes)))
+    again = new_rows.read(path, found.columns, "y", found.labels)
+    np.testing.assert_array_equal(again.values, found.features)
+    np.testing.assert_array_equal(again.truth, found.truth)
+
+
+def test_ids_beyond_float64_identify_rows_and_large_quantities_are_numbers(written):
+    # One after the other, and spread out.
+    ids, quantities = [2**60 + number for number in range(COUNT)], [2**60 + 10**14 * number for number in range(COUNT)]
+    found = rows.read(written(with_x(id=ids, amount=quantities[::-1], y=numbers(seed=1))))
+    assert found.left_out == {"id": "is text with a different value in nearly every row (60), like an identifier"}
+    assert [(one.name, one.categories) for one in found.columns] == [("x", None), ("amount", None)]
+    assert rows.read(written(with_x(y=[10**19 + 10**17 * number for number in range(COUNT)]))).labels == ()
+    # No hashes, although they are few.
+    found = rows.read(written(with_x(avogadro=["6.02e23", "1e23", ""] * 20, y=numbers(seed=1))))
+    assert found.columns[1].categories is None
 
 
 @pytest.mark.parametrize("comma", [";", "\t", "|", ","])
