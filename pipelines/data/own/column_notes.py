@@ -27,6 +27,7 @@ _NOTATIONS = {
     "percent signs": re.compile(rf"{_ANY}\s?%"),
     "thousands separators": re.compile(_THOUSANDS),
     "decimal commas": re.compile(_DECIMAL_COMMA),
+    "minus signs that are no hyphens": re.compile(rf"[\u2212\u2013]{_ANY}"),
     # Last, because the signs are optional.
     "currency signs": re.compile(rf"(?:[+-]?[$\u20ac\u00a3\u00a5]\s?)?{_ANY}(?:\s?[$\u20ac\u00a3\u00a5])?"),
 }
@@ -38,6 +39,8 @@ _TIME = r"(?:[ T]\d{1,2}:\d{2}.*)?"
 _ISO_DATE = re.compile(rf"\d{{4}}-\d\d-\d\d{_TIME}")
 _OTHER_DATE = re.compile(
     rf"(?:{_DAY}([./-]){_MONTH}\1{_YEAR}|{_MONTH}([./-]){_DAY}\2{_YEAR}|\d{{4}}([./]){_MONTH}\3{_DAY}){_TIME}"
+    # Years with months.
+    r"|(?:19|20)\d\d-(?:0[1-9]|1[0-2])"
 )
 
 
@@ -74,6 +77,8 @@ def _counted(texts: np.ndarray) -> Counter[str]:
 def _notation(counts: Counter[str]) -> str:
     found: dict[str, str] = {}
     others: list[str] = []
+    # Plain numbers with a point, which may separate thousands where commas are decimal points.
+    pointed: list[str] = []
     numbers = dashes = 0
     for text, count in counts.items():
         if _CODE.fullmatch(text):
@@ -82,16 +87,19 @@ def _notation(counts: Counter[str]) -> str:
             found.setdefault(_WITHOUT, text)
             dashes += count
             continue
-        # 1.234 is a plain number first, though a point may separate thousands where commas are decimal points.
         plain = re.fullmatch(_PLAIN, text) is not None
         kind = None if plain else next((name for name, form in _NOTATIONS.items() if form.fullmatch(text)), None)
         if kind is not None:
             found.setdefault(kind, text)
         elif not plain:
             others.append(text)
+        elif "." in text:
+            pointed.append(text)
         numbers += count * (plain or kind is not None)
     if not numbers or numbers + dashes < NUMBERS * counts.total():
         return ""
+    if pointed and all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+", text) for text in pointed):
+        found.setdefault("thousands separators", pointed[0])
     advice = PLAIN_NUMBERS
     if others and (len(counts) - len(others) > FEW or any(map(_ISO_DATE.fullmatch, others))):
         if not found:

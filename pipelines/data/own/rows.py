@@ -140,6 +140,7 @@ def read(
     surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
     notes += _number_notes(found, kept, described, group, None if labels else (target, answers))
+    notes += _copies(keys, splits)
     return TableData(
         source=str(path.absolute()),
         target=target,
@@ -350,6 +351,13 @@ def _refuse(labels: Sequence[str], truth: np.ndarray, answers: np.ndarray, train
         if lost := column_notes.lost_digits(answers[train]):
             raise UserError(f"all training rows have the same {target} after rounding: its {lost}")
         raise UserError(f"all training rows have the same {target}, so that there is nothing to learn. Add others.")
+
+
+def _copies(keys: Sequence[str], splits: Sequence[Split]) -> list[str]:
+    """Returns a note about rows of the same content in two splits that the data name."""
+    first: dict[str, Split] = {}
+    copies = {key for key, split in zip(keys, splits, strict=True) if first.setdefault(key, split) != split}
+    return [f"rows in two splits, which make scores too high: {len(copies):,}."] if copies else []
 
 
 def _notes(

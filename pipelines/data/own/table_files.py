@@ -171,9 +171,11 @@ def read_file(
     with reading(path):
         content = _csv(path, names, texts)
         point = "."
-        if separated(path)[0].delimiter != "," and any(map(is_text, _others(content, texts))):
+        if separated(path)[0].delimiter != "," and any(
+            is_text(field.type) for field in content.schema if field.name not in texts
+        ):
             found = _csv(path, names, texts, point=",")
-            if _numbers(_others(found, texts)) > _numbers(_others(content, texts)):
+            if _numbers(found, content, texts, ",") > _numbers(content, found, texts, "."):
                 content, point = found, ","
         for place, name in enumerate(content.column_names):
             if name and _is_huge(content[name]):
@@ -354,12 +356,28 @@ def _exact(column: pa.ChunkedArray, path: Path, names: Sequence[str], name: str)
     return texts.cast(pa.decimal128(38)) if is_whole else column
 
 
-def _others(content: pa.Table, texts: Collection[str]) -> list[pa.DataType]:
-    return [field.type for field in content.schema if field.name not in texts]
+def _numbers(content: pa.Table, other: pa.Table, texts: Collection[str], point: str) -> int:
+    """Returns how many columns are numbers for sure with a decimal point, and not just because it separates thousands.
+
+    Args:
+        content: the table, read with this point.
+        other: the table, read with the other one.
+        texts: columns that are texts in any case.
+        point: the point.
+    """
+    return sum(
+        (pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
+        and not (is_text(as_other.type) and _separates_thousands(as_other, point))
+        for field, as_other in zip(content.schema, other.columns, strict=True)
+        if field.name not in texts
+    )
 
 
-def _numbers(kinds: Sequence[pa.DataType]) -> int:
-    return sum(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+def _separates_thousands(texts: pa.ChunkedArray, point: str) -> bool:
+    """Returns whether a point or comma may separate thousands wherever it occurs in a column, as in 1,234."""
+    found = texts.filter(pc.match_substring(texts, point))
+    form = rf"^\s*[+-]?[1-9]\d{{0,2}}(\{point}\d{{3}})+\s*$"
+    return len(found) > 0 and pc.all(pc.match_substring_regex(found, form)).as_py()
 
 
 def _trimmed(column: pa.ChunkedArray, as_text: bool, point: str) -> pa.ChunkedArray:

@@ -348,3 +348,13 @@ def test_dates_are_told_apart(written):
     assert again.truth.tolist() == [0, 1]
     with pytest.raises(UserError, match=r"row 1 of .*: day must be a date such as 2026-11-26\. Received: 'soon'"):
         new_rows.read(written(cells | {"day": ["soon", None]}, ".parquet"), found.columns, "y", record.labels)
+
+
+def test_rows_in_two_splits_are_counted(written):
+    splits = ["train"] * 40 + ["test"] * 20
+    y, x = ["a", "b"] * 30, [*range(COUNT, 0, -1)]
+    assert rows.read(written({"x": x, "y": y, "split": splits})).notes == ()
+    # The last four are the first four again.
+    x[-4:] = x[:4]
+    found = rows.read(written({"x": x, "y": y, "split": splits}))
+    assert found.notes == ("rows in two splits, which make scores too high: 4.",)

@@ -168,6 +168,24 @@ def test_numbers_may_have_a_decimal_comma_where_it_separates_nothing(written):
     np.testing.assert_array_equal(again.truth.astype(np.float32), found.truth)
 
 
+@pytest.mark.parametrize(("comma", "thousands", "decimals"), [("\t", ",", "."), (";", ".", ",")])
+def test_thousands_separators_are_no_decimal_commas(written, comma, thousands, decimals):
+    people = [f"{number:,}".replace(",", thousands) for number in range(200, 200 + 97 * COUNT, 97)]
+    rates = [str(number).replace(".", decimals) for number in numbers()]
+    columns = {"people": people, "age": [20, 30, 40] * 20, "rate": rates, "y": ["a", "b"] * 30}
+    found = rows.read(written(columns, comma=comma))
+    assert [one.name for one in found.columns] == ["age", "rate"]
+    assert f"people has numbers that are read as text: thousands separators ({people[9]})" in str(found.notes)
+    # No number would be a decimal number without them.
+    del columns["rate"]
+    if decimals == ".":
+        assert [one.name for one in rows.read(written(columns, comma=comma)).columns] == ["age"]
+    # All of one column may look like thousands if another column shows the decimal point.
+    sizes = [f"{1.125 + number:.3f}".replace(".", decimals) for number in range(COUNT)]
+    found = rows.read(written({"size": sizes, "rate": rates, "y": ["a", "b"] * 30}, comma=comma))
+    assert found.features[:2, 0].tolist() == [1.125, 2.125]
+
+
 ODD = {
     "thousands separators (1,234.5)": ['"1,234.5"', '"2,345.5"', "12.5"],
     "thousands separators (1'234)": ["1'234", "5'678'901", "7"],
@@ -175,6 +193,7 @@ ODD = {
     "currency signs ($12.50)": ["$12.50", "-$3", "7"],
     "currency signs (12,5 \u20ac)": ['"12,5 \u20ac"', '"1.234.567,5\u20ac"', "7"],
     "cells without a number (-)": ["1.5", "-", "2.5"],
+    "minus signs that are no hyphens (\u22121.5)": ["\u22121.5", "2.5", "\u22122"],
     "decimal commas (20,5)": ['"20,5"', '"3,25"', "4"],
 }
 
@@ -218,6 +237,9 @@ def test_dates_that_are_read_as_text_are_named(written, form):
     days = [form.format(1 + number % 28, 1 + number % 12) for number in range(COUNT)]
     found = rows.read(written(with_x(day=days, y=numbers(seed=1))))
     assert f"day has dates that are read as text: {days[0]}. Write them as 2026-11-26." in found.notes
+    months = [f"2026-{1 + number % 12:02}" for number in range(COUNT)]
+    found = rows.read(written(with_x(month=months, y=numbers(seed=1))))
+    assert found.notes == ("month has dates that are read as text: 2026-01. Write them as 2026-11-26.",)
     no_dates = ["20-00-00", "10-13-14"] * 30, ["4.12.99999", "1.2.345"] * 30
     for texts in (["1.1.1"] * 30 + ["2.1.1"] * 30, ["10.1.26", "a", "b"] * 20, *no_dates):
         assert rows.read(written(with_x(version=texts, y=numbers(seed=1)))).notes == ()
