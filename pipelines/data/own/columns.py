@@ -98,8 +98,8 @@ def needed(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Returns whether values are texts; pandas 3 and Polars write large ones."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    """Returns whether values are texts; pandas 3 and Polars write large ones, and other programs views."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def date_of(kind: pa.DataType) -> Literal["day", "time"] | None:

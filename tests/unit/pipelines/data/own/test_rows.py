@@ -3,6 +3,7 @@
 import datetime
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -358,3 +359,10 @@ def test_rows_in_two_splits_are_counted(written):
     x[-4:] = x[:4]
     found = rows.read(written({"x": x, "y": y, "split": splits}))
     assert found.notes == ("rows in two splits, which make scores too high: 4.",)
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view()])
+def test_texts_may_be_large_strings_or_views(written, kind):
+    columns = {name: pa.array(texts * 30, kind) for name, texts in {"city": ["Rome", "Oslo"], "y": ["a", "b"]}.items()}
+    found = rows.read(written(with_x(**columns), ".parquet"))
+    assert (found.columns[1].categories, found.labels) == (("Oslo", "Rome"), ("a", "b"))

@@ -32,8 +32,9 @@ def test_only_parquet_files_of_one_table_are_read_together(tmp_path):
         find_items(tmp_path / "full")
 
 
-def test_paths_may_be_large_strings(tmp_path):
-    paths = pa.array(["a.png", "b.png"], pa.large_string())
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view()])
+def test_paths_may_be_large_strings_or_views(tmp_path, kind):
+    paths = pa.array(["a.png", "b.png"], kind)
     pq.write_table(pa.table({"path": paths, "label": ["a", "b"]}), tmp_path / "a.parquet")
     assert [item.name for item in find_items(tmp_path / "a.parquet")] == ["a.png", "b.png"]
     assert tables.paths(tmp_path / "a.parquet") == {"a.png", "b.png"}
