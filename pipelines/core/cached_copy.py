@@ -142,8 +142,10 @@ def _name(one: Stored, url: Url) -> str:
 
 
 def _is_there(one: Stored, files: Path, name: str, known: dict[str, str]) -> bool:
+    # Without a stamp, nothing shows whether the object has changed.
+    same = bool(one.stamp) and known.get(name) == one.stamp
     # A file that the user has changed must not be taken for the object.
-    return known.get(name) == one.stamp and (files / name).is_file() and (files / name).stat().st_size == one.size
+    return same and (files / name).is_file() and (files / name).stat().st_size == one.size
 
 
 def _line(name: str, stamp: str) -> str:

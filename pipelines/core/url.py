@@ -23,7 +23,10 @@ GLOB = re.compile(r"([^/]+//[^*?[]+)/[^/*?[]*[*?[]")
 # Bytes of a large object in one request; s3fs makes up to ten requests at the same time, by default of 50 MiB each.
 BLOCK = 2**23
 # Fields of a listing, by store, that change with the content of an object; the most reliable come first.
-STAMPS = ("ETag", "etag", "mtime", "modified", "LastModified", "last_modified", "created")
+STAMPS = (
+    *("ETag", "etag", "Content-MD5", "Digest", "blob_id", "mtime", "modified", "Last-Modified", "LastModified"),
+    *("last_modified", "modificationTime", "modify", "created"),
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Url:
 
     def below(self) -> dict[str, int]:
         """Returns the size of each object below this URL, by its path from here."""
-        return {name: int(info["size"]) for name, info in self._below().items()}
+        return {name: _stored(self / name, info).size for name, info in self._below().items()}
 
     def _below(self) -> dict[str, Mapping[str, Any]]:
         """Returns the listing of each object below."""
@@ -133,7 +136,7 @@ class Url:
                 found = self._store.find(self._path, detail=True)
             except FileNotFoundError:
                 return {}
-        named = {path[len(self._path) + 1 :]: info for path, info in found.items() if info["type"] == "file"}
+        named = {path[len(self._path) + 1 :]: info for path, info in found.items() if info.get("type") == "file"}
         # Some programs write an empty object for a folder, whose name ends in a slash.
         return {name: info for name, info in named.items() if name and not name.endswith("/")}
 
@@ -236,9 +239,6 @@ class _Object(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return int(self._file.seek(offset, whence))
 
-    def tell(self) -> int:
-        return int(self._file.tell())
-
     def readinto(self, buffer: Any) -> int:
         with _reported(self._url):
             content = self._file.read(len(buffer))
@@ -330,6 +330,8 @@ def read_all(urls: Sequence[Url]) -> list[bytes | None]:
 
 
 def _stored(url: Url, info: Mapping[str, Any]) -> Stored:
+    if info["size"] is None:
+        raise UserError(f"{url} cannot be used: its server does not say how large it is. Download it first.")
     stamp = next((str(info[name]) for name in STAMPS if info.get(name) is not None), "")
     return Stored(url, int(info["size"]), stamp)
 
@@ -357,12 +359,15 @@ def _store(protocol: str) -> Any:
     try:
         import fsspec
 
+        # Other stores pass unknown options on: over HTTP, every request would fail.
+        sizes = {"default_block_size": BLOCK} if stores.of(url) else {}
         # Other processes write too, so listings are never remembered.
-        return fsspec.filesystem(protocol, use_listings_cache=False, default_block_size=BLOCK)
+        return fsspec.filesystem(protocol, use_listings_cache=False, **sizes)
     except ImportError as error:
         known = stores.of(url)
-        needed = f"highway-keras[{known.extra}]" if known else f"fsspec, and its package for {protocol}"
-        raise UserError(f'{url} needs a package that is not installed: pip install "{needed}".') from error
+        # fsspec's own error names the package of another store.
+        how = f'pip install "highway-keras[{known.extra}]"' if known else f"{error}. Install it with pip"
+        raise UserError(f"{url} needs a package that is not installed: {how}.") from error
     except ValueError as error:
         raise UserError(f"{url} has a protocol that fsspec does not open. Expected s3://, gs:// or another.") from error
 

@@ -73,6 +73,15 @@ def test_only_new_and_changed_objects_are_downloaded(url, console, fetched):
     assert fetched == [f"{url}/a.png", f"{url}/b", f"{url}/e.png"]
 
 
+def test_an_object_without_a_stamp_is_downloaded_every_time(url, console, monkeypatch):
+    # Stores whose listings show nothing that changes with the content.
+    monkeypatch.setattr("pipelines.core.url.STAMPS", ())
+    copied(url, console)
+    # Of the same size.
+    (url / "a.png").write_bytes(b"other")
+    assert copied(url, console)["a.png"] == "other"
+
+
 def test_a_file_that_was_changed_on_the_disk_is_replaced(url, console):
     copied(url, console)
     (file,) = user_cache().rglob("a.png")
