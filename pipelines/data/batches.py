@@ -1,7 +1,8 @@
 """Batches for training and evaluation as tf.data, and their throughput."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +13,15 @@ from pipelines.core.config import Augment, Config
 from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.augment import augment as augmented
-from pipelines.data.order import Members, balanced_at, examples_at, positions
+from pipelines.data.order import Members, balanced_at, examples_at, positions, shuffled
 from pipelines.data.parallel import CALLS, READY, fixed
 from pipelines.data.preprocess import Fitted, apply, fit, standardized
 from pipelines.data.rand_augment import rand_augmented
 from pipelines.data.sources import Examples, describe, load
 from pipelines.data.stream import Stream
 
+# Returns the examples at positions of the endless sequence of training.
+Order = Callable[[tf.Tensor], tf.Tensor]
 WARM_UP, SECONDS = 0.5, 3.0
 # AutoGraph would translate each function that `map` traces, and every function called there, to convert branches on
 # tensors. There are none, and it would take a second at the start of training.
@@ -71,7 +74,8 @@ def training(
     if batch_size % hosts:
         raise UserError(f"a batch of {batch_size} cannot be divided among {hosts} hosts. Use a multiple of {hosts}.")
     start, stop = host * batch_size // hosts, (host + 1) * batch_size // hosts
-    if (augment.mixup or augment.cutmix) and hosts > 1 and start % 2 + stop % 2:
+    mixes = bool(augment.mixup or augment.cutmix)
+    if mixes and hosts > 1 and start % 2 + stop % 2:
         raise UserError(f"{hosts} hosts cannot mix images of a batch of {batch_size}. Use a multiple of {2 * hosts}.")
     seed %= 2**63  # Random operations take signed 64-bit seeds.
 
@@ -93,10 +97,11 @@ def training(
             )
         batches = _from_disk(examples, range(first_step, steps), batch_size, slice(start, stop), seed)
     else:
-        members = Members.of(examples.labels) if sampling == "balanced" else None
-        batches = _from_memory(
-            examples, range(first_step, steps), batch_size, slice(start, stop), seed, members=members
-        )
+        if sampling == "balanced":
+            order = _balanced(Members.of(examples.labels), seed, mixes=mixes)
+        else:
+            order = partial(examples_at, count=len(examples), seed=seed)
+        batches = _from_memory(examples, range(first_step, steps), batch_size, slice(start, stop), order)
     return batches.map(finish, num_parallel_calls=CALLS).prefetch(READY).with_options(fixed())
 
 
@@ -253,16 +258,18 @@ def _targets(fitted: Fitted, labels: tf.Tensor, classes: int) -> tf.Tensor:
     return tf.one_hot(labels, classes) if classes else standardized(fitted, labels)
 
 
-def _from_memory(
-    examples: Examples, steps: range, batch_size: int, part: slice, seed: int, *, members: Members | None
-) -> tf.data.Dataset:
-    """Yields the number, the images (uint8) and the labels of each step; with `members`, classes are balanced."""
+def _balanced(members: Members, seed: int, *, mixes: bool) -> Order:
+    """Returns the order of balanced classes, which depends on whether neighbours are mixed."""
+    return lambda places: balanced_at(shuffled(places, members, seed) if mixes else places, members, seed)
+
+
+def _from_memory(examples: Examples, steps: range, batch_size: int, part: slice, order: Order) -> tf.data.Dataset:
+    """Yields the number, the images (uint8) and the labels of each step."""
     images, labels = _tensors(examples)
 
     @unconverted
     def gather(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        places = positions(step, batch_size)[part]
-        indices = balanced_at(places, members, seed) if members else examples_at(places, len(examples), seed)
+        indices = order(positions(step, batch_size)[part])
         return step, tf.gather(images, indices), tf.gather(labels, indices)
 
     return _numbers(steps).map(gather, num_parallel_calls=CALLS)

@@ -92,6 +92,17 @@ def test_balanced_batches_have_as_many_of_each_class():
     same(batches(examples, batch_size=6, first_step=11, steps=30, sampling="balanced"), made[11:])
 
 
+def test_balanced_images_of_one_class_are_mixed_too():
+    examples = Examples(random(50).images, np.arange(50) % 2)
+    chosen = {"augment": Augment(mixup=1.0), "steps": 32, "classes": 2, "sampling": "balanced"}
+    made = batches(examples, **chosen)
+    targets = np.concatenate([y for _, y in made])
+    # Half of the pairs are of one class.
+    assert targets.max(axis=1).round(6).tolist().count(1.0) == pytest.approx(128, abs=40)
+    assert targets.sum(axis=0).tolist() == pytest.approx([128, 128], abs=25)
+    same(batches(examples, first_step=20, **chosen), made[20:])
+
+
 @pytest.mark.parametrize(("hosts", "augment"), [(2, ALL), (4, ALL), (2, RANDOM)])
 def test_the_shards_of_the_hosts_make_the_batch(hosts, augment):
     examples = random(50)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.data.order import Members, balanced_at, examples_at, positions
+from pipelines.data.order import TURNS, Members, balanced_at, examples_at, positions, shuffled
 
 
 def epoch(number, count, seed=0):
@@ -75,3 +75,15 @@ def test_balanced_orders_depend_on_seed_and_position_alone():
     assert not np.array_equal(balanced_at(tf.range(500, dtype=tf.int64), members, 4), together)
     # Successive passes over a class differ.
     assert not np.array_equal(together[:200], balanced_at(tf.range(2000, 2200, dtype=tf.int64), members, 3))
+
+
+@pytest.mark.parametrize("classes", [2, 7])
+def test_neighbours_at_shuffled_positions_are_of_one_class_as_often_as_random_pairs(classes):
+    labels = np.arange(1000) % classes
+    members, block = Members.of(labels), TURNS * classes
+    found = shuffled(tf.range(6 * block, dtype=tf.int64), members, 3).numpy()
+    for start in range(0, len(found), block):
+        assert sorted(found[start : start + block]) == list(range(start, start + block))
+    assert len({(found[start : start + block] % block).tobytes() for start in range(0, len(found), block)}) == 6
+    pairs = labels[balanced_at(tf.constant(found), members, 3)].reshape(-1, 2)
+    assert (pairs[:, 0] == pairs[:, 1]).mean() == pytest.approx((TURNS - 1) / (block - 1), abs=0.08)
