@@ -4,6 +4,7 @@ Imports nothing but the standard library.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -30,13 +31,14 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         action: the action.
 
     Returns:
-        The exit status: 0 on success; 2 for a user error or a full disk; 75 if a process of the same run is lost; 130
-        when interrupted; 143 after SIGTERM if the action handles it. A bug shows its stack trace and exits with status
-        1; a command whose output pipe is closed exits with status 1 silently.
+        The exit status: 0 on success; 2 for a user error, a full disk or a file without permission; 75 if a process of
+        the same run is lost; 130 when interrupted; 143 after SIGTERM if the action handles it. A bug shows its stack
+        trace and exits with status 1; a command whose output pipe is closed exits with status 1 silently.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     _open_outputs()
+    _end_by_signals()
     try:
         action()
         sys.stdout.flush()
@@ -52,11 +54,11 @@ def guarded(program: str, action: Callable[[], None]) -> int:
         _discard_output()
         return 1
     except Exception as error:
-        full = disk_is_full(error)
-        if not full:
+        message = _explained(error)
+        if not message:
             raise
         _discard_output()
-        return _fail(program, f"the disk is full ({full}). Free some space or name another folder, and repeat.")
+        return _fail(program, message)
     return 0
 
 
@@ -75,9 +77,30 @@ def check_backend() -> None:
         )
 
 
+def _explained(error: Exception) -> str:
+    """Returns the message for an error that the user can fix; an empty string for a bug."""
+    if full := disk_is_full(error):
+        return f"the disk is full ({full}). Free some space or name another folder, and repeat."
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}. Change its permissions, or name another path."
+    return ""
+
+
 def _fail(program: str, message: str, status: int = 2) -> int:
     sys.stderr.write(f"{program}: error: {message}\n")
     return status
+
+
+def _end_by_signals() -> None:
+    """Ends the first process of a container by SIGTERM and SIGHUP, which Linux drops if this process handles neither.
+
+    Other processes end by default, and ignored signals stay ignored.
+    """
+    if os.getpid() != 1:
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda received, _: os._exit(128 + received))
 
 
 def _open_outputs() -> None:

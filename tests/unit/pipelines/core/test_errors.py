@@ -1,4 +1,7 @@
+import errno
 from functools import partial
+
+import pytest
 
 from pipelines.core.errors import LostHostError, UserError, disk_is_full, nearest, reason, unknown
 from pipelines.core.guard import guarded
@@ -36,6 +39,25 @@ def test_the_status_says_whether_repeating_helps():
 
     statuses = [guarded("highway", partial(fail, error("what happened"))) for error in (UserError, LostHostError)]
     assert statuses == [2, 75]
+
+
+def test_a_file_without_permission_is_named(capsys):
+    def read():
+        raise PermissionError(errno.EACCES, "Permission denied", "/data/rows.csv")
+
+    assert guarded("highway", read) == 2
+    assert capsys.readouterr().err == (
+        "highway: error: /data/rows.csv cannot be used: Permission denied. Change its permissions, or name another "
+        "path.\n"
+    )
+
+
+def test_an_error_of_permissions_that_names_no_file_is_a_bug():
+    def act():
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with pytest.raises(PermissionError):
+        guarded("highway", act)
 
 
 def test_a_framework_error_loses_its_internals():

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -21,6 +22,16 @@ from pipelines.core.signals import noted
 with noted(Console()):
     print("ready", flush=True)
     time.sleep(600)
+"""
+
+# As the first process of a container, before training.
+FIRST = """
+import os, time
+from pipelines.core.guard import guarded
+def act():
+    print("ready", os.getpid(), flush=True)
+    time.sleep(600)
+guarded("highway", act)
 """
 
 # Shows progress on a terminal until it is asked to stop, and then saves.
@@ -67,6 +78,24 @@ def test_the_first_signal_is_noted(number):
     assert signal.set_wakeup_fd(-1) == -1
     assert console.file.getvalue() == f"{number.name}: finishes the step and saves; a second signal ends at once\n"
     assert "signals" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_first_process_of_a_container_ends_too(number):
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system creates no PID namespaces for this user")
+    command = [*unshare, sys.executable, "-c", FIRST]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as outside:
+        try:
+            assert outside.stdout.readline() == "ready 1\n"
+            (first,) = psutil.Process(outside.pid).children()
+            first.send_signal(number)
+            assert outside.wait(60) == 128 + number
+        finally:
+            # With its first process, which no other signal ends, the namespace ends.
+            for process in psutil.Process(outside.pid).children() if outside.poll() is None else ():
+                process.kill()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
