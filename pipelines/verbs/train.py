@@ -42,7 +42,7 @@ Trains the net of a recipe and writes everything to a run directory; any field o
   --run DIR                     run directory, or a URL such as s3://bucket/runs/demo (default: runs/RECIPE)
   --from RUN                    start from the weights of a trained net: a run directory or a .keras file, or its URL
   --find-rate FIGURE            suggest a learning rate instead of training
-  --resume RUN                  resume an interrupted run
+  --resume RUN                  resume an interrupted run; of a finished one, print the result
   --checkpoint-steps N          save the state every N steps (default: as often as costs less than 0.2% of the time)
   --track mlflow|wandb          report to an experiment tracker
   --devices N                   divide each batch among N devices of this machine, such as GPUs
@@ -136,6 +136,11 @@ def main(arguments: list[str]) -> None:
         say(console, f"suggested: --optimizer.learning-rate {rate:g} (the recipe's is {own:g}); {losses}")
         return
     place, again = folder(given), _again(given)
+    if given.resume and (ended := _ended(place)):
+        # A job that starts or resumes a run, and is started once more, has succeeded.
+        say(console, f"{place} is finished; for more epochs, start a new run with --epochs")
+        say(console, _summary(ended, place, given.data_dir))
+        return
     if given.cluster or (isinstance(place, Url) and (hosts is None or hosts.leads)):
         _check(place, again, new=given.config is not None)
     if hosts or given.cluster:
@@ -169,6 +174,16 @@ def main(arguments: list[str]) -> None:
     with synced(place, owned=True) as path:
         run = resume(path, **options) if given.config is None else train(given.config, path, **options)
     say(console, _summary(run.record, place, given.data_dir))
+
+
+def _ended(place: Location) -> Record | None:
+    """Returns the record of a run that was trained to its end and has its report, or None."""
+    try:
+        record = read(place / "run.json", Record)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    ended = record.state == "finished" and record.pruned is None and (place / "report.md").exists()
+    return record if ended else None
 
 
 def _check(place: Location, again: tuple[str, ...], *, new: bool) -> None:

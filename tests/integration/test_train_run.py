@@ -257,8 +257,12 @@ def test_the_command_line_trains_in_a_folder_named_after_the_recipe(toy, tmp_pat
     assert "next: highway evaluate runs/mnist_dense_50" in said
     record = json.loads((tmp_path / "runs" / "mnist_dense_50" / "run.json").read_text())
     assert record["state"] == "finished"
-    assert main(["train", "--resume", "runs/mnist_dense_50"]) == 2
-    assert "is finished" in capsys.readouterr().err
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*")}
+    assert main(["train", "--resume", "runs/mnist_dense_50"]) == 0
+    again = capsys.readouterr().out
+    assert again.startswith("runs/mnist_dense_50 is finished; for more epochs, start a new run")
+    assert again.endswith(said[said.index("trained") :])
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*")} == before
 
 
 def test_without_a_better_score_training_ends_early(toy, undrawn, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import UserError
+from pipelines.core.files import write_text
 from pipelines.core.run import resuming
 from pipelines.verbs import train
 from pipelines.verbs.train import parse_train
@@ -112,3 +113,35 @@ def test_a_finished_run_shows_the_scores_of_its_task(metrics, shown):
     assert first == f"trained 40 steps in 2 s: {shown}"
     options = "runs/toy --data-dir 'my data'"
     assert last == f"next: highway evaluate {options}; highway export {options}"
+
+
+@pytest.mark.parametrize("rank", [None, 0, 1])
+def test_a_finished_run_that_is_resumed_shows_its_result(monkeypatch, tmp_path, capsys, rank):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    if rank is not None:
+        monkeypatch.setenv("KERAS_DISTRIBUTION_JOB_ADDRESSES", "127.0.0.1:12345")
+        monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "2")
+        monkeypatch.setenv("KERAS_DISTRIBUTION_PROCESS_ID", str(rank))
+    for action in ("resume", "train_together"):
+        monkeypatch.setattr(train, action, pytest.fail)
+    metrics = {"loss": 0.25, "accuracy": 0.5}
+    record = RECORD.model_copy(update={"state": "finished", "step": 40, "seconds": 2.0, "metrics": metrics})
+    write_text(tmp_path / "run.json", record.model_dump_json())
+    (tmp_path / "report.md").touch()
+    train.main(["--resume", str(tmp_path), "--gpus", "none"])
+    finished, result, *_ = capsys.readouterr().out.splitlines()
+    assert finished == f"{tmp_path} is finished; for more epochs, start a new run with --epochs"
+    assert result == "trained 40 steps in 2 s: loss 0.2500, accuracy 50.00%"
+
+
+@pytest.mark.parametrize("missing", ["run.json", "report.md"])
+def test_a_run_without_its_report_is_resumed(monkeypatch, tmp_path, missing):
+    def completed(path, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "resume", completed)
+    write_text(tmp_path / "run.json", RECORD.model_copy(update={"state": "finished"}).model_dump_json())
+    (tmp_path / "report.md").touch()
+    (tmp_path / missing).unlink()
+    with pytest.raises(KeyboardInterrupt):
+        train.main(["--resume", str(tmp_path), "--gpus", "none"])
