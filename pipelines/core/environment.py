@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.run import Code, Machine
 
@@ -80,14 +81,14 @@ def now() -> str:
 
 
 def command() -> str:
-    """Returns the user's command line, quoted for a shell."""
+    """Returns the user's command line, quoted for a shell; bytes that are not UTF-8, which JSON lacks, are escaped."""
     if given := os.environ.get(COMMAND):
         return given
     path = Path(sys.argv[0])
     # `python -m` replaces the module's name with the path of its file.
     module = f"{path.parent.name}.{path.stem}".removesuffix(".__main__")
     program = ["python", "-m", module] if path.suffix == ".py" else [path.name or "python"]
-    return shlex.join([*program, *sys.argv[1:]])
+    return printable(shlex.join([*program, *sys.argv[1:]]))
 
 
 def code() -> Code | None:

@@ -24,6 +24,7 @@ from tyro.constructors import (
 )
 
 from pipelines.core.config import Config
+from pipelines.core.console import printable
 from pipelines.core.errors import UserError, nearest
 from pipelines.core.field_help import explain, is_group, members, options, placeholder, quoted, several
 from pipelines.core.url import Url, is_url
@@ -263,9 +264,23 @@ def _words(name: str, field: FieldInfo) -> PrimitiveConstructorSpec[Any]:
 
 def _checked(kind: type[Arguments], values: dict[str, Any]) -> Arguments:
     try:
-        return kind.model_validate(values)
+        checked = kind.model_validate(values)
     except ValidationError as error:
         raise UserError(explain(error, kind, lambda path: _called(kind, path))) from None
+    _refuse_other_encodings(checked)
+    return checked
+
+
+def _refuse_other_encodings(checked: BaseModel) -> None:
+    """Refuses paths, and words of a configuration, that are not in UTF-8: neither JSON nor TensorFlow takes them."""
+    for name, field in type(checked).model_fields.items():
+        value = getattr(checked, name)
+        if not isinstance(value, Path | Url) and not (isinstance(value, str) and name in Config.model_fields):
+            continue
+        shown = printable(str(value))
+        if shown != str(value):
+            called = _called(type(checked), (field.alias or name,))
+            raise UserError(f"{called} must be in UTF-8. Received: {shown}. Rename it, and repeat the command.")
 
 
 def _called(kind: type[BaseModel], path: tuple[str, ...]) -> str:

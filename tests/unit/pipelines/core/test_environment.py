@@ -58,6 +58,8 @@ def test_the_command_can_be_typed_again(monkeypatch):
     assert environment.command() == "highway train demo --run 'a b'"
     monkeypatch.setattr(sys, "argv", ["/x/pipelines/__main__.py", "train"])
     assert environment.command() == "python -m pipelines train"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/highway", "evaluate", "run", "--data", os.fsdecode(b"caf\xe9")])
+    assert environment.command() == r"highway evaluate run --data 'caf\xe9'"
 
 
 def test_a_process_that_works_for_another_reports_its_command(monkeypatch):

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -293,3 +294,11 @@ def test_an_unknown_option_before_positional_arguments_is_reported():
 @pytest.mark.parametrize("words", [["demo", "--epochs"], ["--resume"]])
 def test_a_missing_value_is_named(words):
     assert refused(*words).startswith(f"{words[-1]} needs a value.")
+
+
+@pytest.mark.parametrize("option", ["--run", "--data", "--data-dir"])
+def test_a_name_that_is_not_in_utf_8_is_refused(option):
+    assert refused("demo", option, os.fsdecode(b"runs/caf\xe9")) == (
+        rf"{option} must be in UTF-8. Received: runs/caf\xe9. Rename it, and repeat the command."
+    )
+    assert parse_train(["demo", option, "runs/caf\u00e9"])
