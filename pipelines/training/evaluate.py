@@ -126,7 +126,9 @@ def folder(path: Path, data: str | None) -> Path:
     if data is None:
         return path
     place = _place(data)
-    first = found = path / "evaluations" / re.sub(r"\W+", "_", Path(data).name)
+    # "." and ".." have the names of these folders; a link keeps its own.
+    named = Path(data) if Path(data).name.strip(".") else Path(data).resolve()
+    first = found = path / "evaluations" / re.sub(r"\W+", "_", named.name)
     for number in itertools.count(2):
         if not (found / SOURCE).is_file() or (found / SOURCE).read_text("utf-8") == place:
             break

@@ -6,6 +6,7 @@ from scipy.special import softmax
 
 from pipelines.core.errors import UserError
 from pipelines.training import evaluation
+from pipelines.training.evaluate import folder
 from pipelines.verbs.evaluate import table
 
 LABELS = np.array([0, 0, 1, 1, 1, 2])
@@ -150,3 +151,13 @@ def test_a_temperature_restores_probabilities():
     labels = np.array([random.choice(4, p=row) for row in softmax(logits, axis=1)])
     assert evaluation.fit_temperature(logits, labels) == pytest.approx(1, abs=0.1)
     assert evaluation.fit_temperature(5 * logits, labels) == pytest.approx(5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [(".", "new_photos"), ("..", "all"), ("rows.csv", "rows_csv"), ("s3://bucket/rows.csv", "rows_csv")],
+)
+def test_other_data_are_evaluated_in_a_folder_of_their_name(tmp_path, monkeypatch, data, name):
+    (tmp_path / "all" / "new photos").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "all" / "new photos")
+    assert folder(tmp_path / "run", data) == tmp_path / "run" / "evaluations" / name
