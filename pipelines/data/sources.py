@@ -156,7 +156,9 @@ def load(
     builder = open_builder(data, data_dir)
     info = summary(builder, validation, part)
     if not info.counts[split]:
-        hint = " Hold out some of the training split: --validation N." if split == "validation" else ""
+        # Targets are not held out at random, see `summary`.
+        holds_out = split == "validation" and info.labels
+        hint = " Hold out some of the training split: --validation N." if holds_out else ""
         raise UserError(f"the data set '{data}' has no {split} examples.{hint}")
     splits = builder.info.splits
     source = split if split in splits else "train"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipelines.core.console import next_command
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import load_model, open_run
@@ -64,7 +65,7 @@ def write(path: Path, to: Path, data_dir: Path | None = None) -> Path:
     if to.exists():
         raise UserError(f"{to} exists already. Remove it first, or name another model.")
     if evaluation.of_run(open_run(path)) is None:
-        raise UserError(f"{path} has not been evaluated. Evaluate it first: highway evaluate {path}")
+        raise UserError(f"{path} has not been evaluated. Evaluate it first: {next_command('evaluate', path)}")
     with TemporaryDirectory() as temporary:
         exact = export(path, Path(temporary) / to.name, data_dir=data_dir, calibrate=True)
         folder = Path(temporary) / "compact" / to.name / "1"

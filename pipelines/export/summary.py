@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipelines.core.console import next_command
 from pipelines.export import forms
 from pipelines.export.form import TOLERANCE
 from serving import manifest
@@ -24,7 +25,7 @@ def report(folder: Path) -> str:
     ]
     if content.temperature is not None:
         lines.append(f"calibrated: logits are divided by {content.temperature:.3f}")
-    lines.append(f"next: highway predict {folder} {'ROWS.csv' if content.is_table else 'IMAGE.png'}")
+    lines.append(f"next: {next_command('predict', folder)} {'ROWS.csv' if content.is_table else 'IMAGE.png'}")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ import keras
 
 from pipelines.core import environment
 from pipelines.core.config import Config
-from pipelines.core.console import counted, say
+from pipelines.core.console import counted, next_command, say
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import flat
 from pipelines.core.run import DataRecord, Run
@@ -30,7 +30,7 @@ def refuse_resuming(run: Run) -> None:
     if run.record.state == "finished":
         raise UserError(
             f"{run.path} is finished: all {run.config.epochs} epochs are done. Evaluate it with "
-            f"`highway evaluate {run.path}`; for more epochs start a new run with --epochs."
+            f"`{next_command('evaluate', run.path)}`; for more epochs start a new run with --epochs."
         )
     if run.record.state == "diverged":
         raise UserError(

@@ -1,5 +1,6 @@
 """Results of a search: the table of its trials, the winners as recipes, and TensorBoard's HParams page."""
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,7 +137,8 @@ def report(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> l
         lines.append(f"{net}: best {found}, trial {trial.number}: {values}")
     first = next(iter(files.values()))
     lines.append(f"trials {first.parent / 'trials.csv'}, figures {first.parent / 'figures'}")
-    lines.append(f"next: highway train {first}; tensorboard --logdir {first.parent / 'tensorboard'}")
+    train, board = ["highway", "train", str(first)], ["tensorboard", "--logdir", str(first.parent / "tensorboard")]
+    lines.append(f"next: {shlex.join(train)}; {shlex.join(board)}")
     return lines
 
 

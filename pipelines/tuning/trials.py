@@ -90,9 +90,11 @@ def objective(config: Config, data_dir: Path | None) -> Objective:
     """
     info = sources.describe(config.data, data_dir, config.validation)
     if not info.counts["validation"]:
+        count = info.counts["train"]
+        held_out = f"Hold out some of the {count:,} training examples: --validation {max(1, count // 12)}."
         raise UserError(
-            f"{info.name} has no validation examples, and a search never reads the test split. Hold out some of the "
-            f"{info.counts['train']:,} training examples: --validation {max(1, info.counts['train'] // 12)}."
+            f"{info.name} has no validation examples, and a search never reads the test split. "
+            f"{held_out if info.labels else 'Prepare the data with a split of this name.'}"
         )
     if info.task == "classification":
         return Objective("val_accuracy", "max")

@@ -10,6 +10,7 @@ from pydantic import Field
 from rich.console import Console
 
 from pipelines import recipes
+from pipelines.core.console import next_command
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.run import refuse_existing
@@ -75,7 +76,7 @@ def main(arguments: list[str]) -> None:
         version = fit(config, given.minutes, side=given.image_size, run=run, to=to.folder)
         to.publish()
         sys.stdout.write(report(version))
-        sys.stdout.write(f"      highway serve {version.parent.parent}\n")
+        sys.stdout.write(f"      {next_command('serve', version.parent.parent)}\n")
 
 
 def _has_numbers(data: str) -> bool:

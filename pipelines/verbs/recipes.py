@@ -1,6 +1,7 @@
 """`highway recipes`: lists the recipes, shows the source of each number, and writes the user's own recipes."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from pipelines import recipes
 from pipelines.core.config import Recipe
-from pipelines.core.console import say, table_console
+from pipelines.core.console import next_command, say, table_console
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen, flat
 from pipelines.core.parsing import parse
@@ -93,9 +94,10 @@ def _write(name: str | None, like: str | None) -> None:
     path = Path(name)
     if path.suffix != ".json":
         json = path.with_suffix(".json") if path.suffix in {".yaml", ".yml", ".toml", ".py"} else f"{name}.json"
-        raise UserError(f"recipe files end in .json. Did you mean: highway recipes new {json} --like {like}")
+        command = shlex.join(["highway", "recipes", "new", str(json), "--like", like])
+        raise UserError(f"recipe files end in .json. Did you mean: {command}")
     recipes.write(recipes.like(recipes.named_recipe(like), path.stem), path)
-    sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: highway train {path}\n")
+    sys.stdout.write(f"{path}: a copy of {like}. Edit it, and train it with: {next_command('train', path)}\n")
 
 
 def _show(console: Console, name: str) -> None:
@@ -108,7 +110,7 @@ def _show(console: Console, name: str) -> None:
     if header := recipes.header(name):
         say(console, f"{header}\n")
     console.print(table)
-    say(console, f"\n{LEGEND}\n  highway train {name} --epochs {recipe.config.epochs}")
+    say(console, f"\n{LEGEND}\n  {next_command('train', name)} --epochs {recipe.config.epochs}")
     bounds = {parameter: values for parameter, values in flat(recipe.search).items() if values}
     if bounds:
         say(console, "highway tune searches within these bounds, which are ours:")

@@ -85,6 +85,10 @@ def test_a_search_needs_validation_examples(monkeypatch):
     ToyData(validation=False).install(monkeypatch)
     with pytest.raises(UserError, match=r"has no validation examples.*--validation 16"):
         trials.objective(toy_config(), None)
+    targets = dataclasses.replace(ToyData(validation=False).describe("toy"), labels=())
+    monkeypatch.setattr("pipelines.data.sources.describe", lambda *_: targets)
+    with pytest.raises(UserError, match=r"has no validation examples.*Prepare the data with a split of this name"):
+        trials.objective(toy_config(), None)
 
 
 def test_a_loss_that_is_not_finite_ends_a_trial(tmp_path):

@@ -215,6 +215,8 @@ def test_vectors_with_targets_make_a_regression(tiny):
     data = tiny({"train": 6}, image="none", label="none", vectors={"features": vector(3), "target": vector(1)})
     assert (describe(data).shape, describe(data).labels) == ((3,), ())
     assert load(data, "train", memory=0).images.shape == (6, 3)
+    with pytest.raises(UserError, match=r"has no validation examples\.$"):
+        load(data, "validation")
     with pytest.raises(UserError, match=r"no split 'validation'.*validation=2"):
         describe(data, validation=2)
     with pytest.raises(UserError, match=r"only labelled images are drawn at random.*subset\.train=2"):

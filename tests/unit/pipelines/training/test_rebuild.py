@@ -1,6 +1,7 @@
 """Messages of a resumed run about its devices."""
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,3 +42,10 @@ def test_a_run_moves_between_machines_with_and_without_cuda(monkeypatch, before,
     monkeypatch.setattr(rebuild.environment, "versions", dict)
     with pytest.raises(UserError, match=f"and this is without it.*Install {before}==2.21.0"):
         rebuild.refuse_other_versions(run)
+
+
+def test_a_finished_run_is_refused_with_a_command_that_can_be_pasted():
+    record = SimpleNamespace(state="finished")
+    run = SimpleNamespace(record=record, path=Path("my runs/demo"), config=SimpleNamespace(epochs=3))
+    with pytest.raises(UserError, match=r"is finished: all 3 epochs.*`highway evaluate 'my runs/demo'`"):
+        rebuild.refuse_resuming(run)

@@ -44,6 +44,11 @@ def test_a_short_search_says_so_in_every_row_and_in_the_recipe():
     assert plan.label in results.report(plan, state, {"toy": Path("searches/best.json")})
 
 
+def test_the_next_commands_can_be_pasted():
+    lines = results.report(toy_plan(), toy_state(toy_trial(0, 0.5)), {"toy": Path("my searches/best.json")})
+    assert lines[-1] == "next: highway train 'my searches/best.json'; tensorboard --logdir 'my searches/tensorboard'"
+
+
 def test_the_winner_is_a_recipe_that_train_takes(tmp_path):
     state = toy_state(toy_trial(0, 0.5), toy_trial(1, 0.9, learning_rate=0.25, transform_bias=-7.0), toy_trial(2, 0.9))
     plan = toy_plan()

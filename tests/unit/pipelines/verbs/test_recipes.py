@@ -78,6 +78,7 @@ def test_nothing_is_cut_without_a_terminal(capsys, monkeypatch):
         (["show", "demo", "--like", "demo"], "--like is for 'highway recipes new'"),
         (["new", "mine.json"], "a new recipe needs a file and a start"),
         (["new", "mine", "--like", "demo"], "highway recipes new mine.json --like demo"),
+        (["new", "my net", "--like", "demo"], "highway recipes new 'my net.json' --like demo"),
         (["new", "mine.json", "--like", "fitnet_d"], "there is no recipe 'fitnet_d'"),
         (["--nam", "x"], "there is no option '--nam'"),
     ],
@@ -89,6 +90,10 @@ def test_errors_are_reported(arguments, message):
 
 def test_a_recipe_of_ones_own_is_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    main(["new", "my net.json", "--like", "cifar10_modern"])
+    assert "highway train 'my net.json'" in capsys.readouterr().out
+    main(["show", "my net.json"])
+    assert "highway train 'my net.json' --epochs" in capsys.readouterr().out
     main(["new", "mine.json", "--like", "cifar10_modern"])
     assert "highway train mine.json" in capsys.readouterr().out
     original = recipes.get("cifar10_modern")
