@@ -71,6 +71,7 @@ def check(space: Space, config: Config) -> None:
     useless = {
         "momentum": "" if hasattr(config.optimizer, "momentum") else "--optimizer.name sgd",
         "weight_decay": "" if hasattr(config.optimizer, "weight_decay") else "--optimizer.name adamw",
+        "magnitude": "" if config.augment.rand_augment or "rand_augment" in names else "--augment.rand-augment 2",
         "decay": "" if hasattr(config.schedule, "factor") else "--schedule.kind exponential",
         "transform_bias": "a highway net" if not gated(config.model) else "",
     }
