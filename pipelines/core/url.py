@@ -211,11 +211,7 @@ class Url:
 
     @property
     def _store(self) -> Any:
-        return _store(self._protocol)
-
-    @property
-    def _protocol(self) -> str:
-        return self.text.partition("://")[0]
+        return _store(self.text.partition("://")[0])
 
     @property
     def _path(self) -> str:
@@ -315,13 +311,11 @@ def read_all(urls: Sequence[Url]) -> list[bytes | None]:
     Raises:
         UserError: an object cannot be read.
     """
-    stored: dict[str, list[Url]] = {}
-    for url in urls:
-        stored.setdefault(url._protocol, []).append(url)
     contents: dict[Url, bytes | None] = {}
-    for group in stored.values():
+    for store in dict.fromkeys(url._store for url in urls):
+        group = [url for url in urls if url._store is store]
         with _reported(group[0]):
-            found = group[0]._store.cat_ranges([url._path for url in group], None, None, on_error="return")
+            found = store.cat_ranges([url._path for url in group], None, None, on_error="return")
             for url, one in zip(group, found, strict=True):
                 if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
                     raise one
