@@ -175,12 +175,13 @@ class ClusterExecutor:
             # Ray's C++ code wraps an error that a signal handler raises.
             raise error.__cause__ or error from None
 
-    def _submit(self, submission: _Submission) -> None:
+    def _submit(self, submission: _Submission, starter: Any = None) -> None:
         submission.attempts += 1
-        self._running[self._starter.remote(self._setting, submission.key, submission.content)] = submission
+        starter = starter or self._starter
+        self._running[starter.remote(self._setting, submission.key, submission.content)] = submission
 
     def _outcome(self, reference: Any) -> Outcome | None:
-        """Returns the outcome of a task that has ended; None if it lost its process and starts again."""
+        """Returns the outcome of a task that has ended; None if it starts again."""
         submission = self._running.pop(reference)
         errors = self._ray.exceptions
         try:
@@ -197,7 +198,23 @@ class ClusterExecutor:
             return Outcome(submission.key, error=reason, lost=True)
         if isinstance(outcome, str):
             raise UserError(outcome)
+        if outcome.lost and submission.attempts < ATTEMPTS:
+            self._report(f"{submission.key} has failed on the node {outcome.node} and starts again: {outcome.error}")
+            self._submit(submission, self._starter_elsewhere(submission.attempts))
+            return None
         return outcome
+
+    def _starter_elsewhere(self, attempts: int) -> Any:
+        """Returns the starter of another attempt, each on a node of its own while there are enough.
+
+        A node on which every task fails at once is soon free again, so that Ray would choose it each time.
+        """
+        nodes = self.nodes()
+        if not nodes:
+            return self._starter
+        node = nodes[attempts % len(nodes)]
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=True)
+        return self._starter.options(num_cpus=self._cores, scheduling_strategy=affinity)
 
 
 def _setting(cores: int) -> dict[str, Any]:

@@ -24,6 +24,10 @@ class JobError(UserError):
     """An error that every other task would hit too, such as missing data; it ends all tasks."""
 
 
+class AttemptError(Exception):
+    """A task has failed, but the process or the machine may be the reason, so that another attempt may succeed."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The end of a task.
@@ -31,9 +35,9 @@ class Outcome:
     Args:
         key: the key that it was submitted with.
         result: what its function returned; None if it failed.
-        error: why it failed: the message of a `UserError`, the stack trace of another exception, or a sentence about
-            the processes that it lost. None if it did not fail.
-        lost: whether it failed because it lost its processes.
+        error: why it failed: the message of a `UserError` or of the last `AttemptError`, the stack trace of another
+            exception, or a sentence about the processes that it lost. None if it did not fail.
+        lost: whether it failed because it lost its processes, or by an `AttemptError`.
         node: host name of the node of a cluster that performed it.
     """
 
@@ -60,8 +64,9 @@ def on_node(error: str, node: str) -> str:
 class Executor(Protocol):
     """Runs tasks, each in a process with its own cores.
 
-    A task is run again if its process or its machine dies, up to `ATTEMPTS` times. An exception in the function ends it
-    at once. The end of the `with` block ends the tasks that still run.
+    A task is run again if its process or its machine dies, or if its function raises an `AttemptError`, up to
+    `ATTEMPTS` times. Any other exception in the function ends it at once. The end of the `with` block ends the tasks
+    that still run.
 
     Example:
         waiting = [*parts]
@@ -135,6 +140,8 @@ def attempt(key: str, task: Given, function: Callable[[Given], Any]) -> Outcome:
         raise
     except UserError as error:
         return Outcome(key, error=str(error))
+    except AttemptError as error:
+        return Outcome(key, error=str(error), lost=True)
     except Exception as error:
         if full := disk_is_full(error):
             raise UserError(f"the disk is full ({full}). Free some space, and repeat the command.") from error

@@ -54,6 +54,18 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
         with replacing(run / "model.keras") as aside:
             model.save(aside)
     """
+    with _aside(path) as aside:
+        yield aside
+        _complete(aside)
+        if before and path.exists():
+            path.replace(before)
+        aside.replace(path)
+        flush(path.parent)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Yields a temporary file beside another one; removes it at the end, unless it was renamed."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
@@ -61,14 +73,13 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
     aside = Path(name)
     try:
         yield aside
-        flush(aside)
-        aside.chmod(0o666 & ~_umask())
-        if before and path.exists():
-            path.replace(before)
-        aside.replace(path)
-        flush(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _complete(aside: Path) -> None:
+    flush(aside)
+    aside.chmod(0o666 & ~_umask())
 
 
 @contextmanager
@@ -197,6 +208,26 @@ def write_text(path: Path, text: str) -> None:
     """Writes `text` to `path` atomically."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def create_text(path: Path, text: str) -> None:
+    """Writes `text` to a new file atomically: of several processes, only one creates it.
+
+    Raises:
+        FileExistsError: the file exists already; it is unchanged.
+    """
+    with _aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+        _complete(aside)
+        try:
+            # Unlike a rename, a link never replaces a file.
+            os.link(aside, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # The file system has no hard links, like exFAT.
+            aside.replace(path)
+        flush(path.parent)
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

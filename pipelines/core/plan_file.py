@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pipelines.core.errors import UserError
-from pipelines.core.files import file_lock, write_text
+from pipelines.core.files import create_text, file_lock
 from pipelines.core.frozen import Frozen, flat, read
 
 Plan = TypeVar("Plan", bound=Frozen)
@@ -51,13 +51,22 @@ class PlanFile(Generic[Plan]):
             UserError: the folder holds another plan or something else.
         """
         path = folder / self.name
-        if path.exists():
-            if difference := self.difference(read(path, self.kind), plan):
-                raise UserError(self.another.format(folder=folder, difference=difference))
-            return
-        if folder.exists() and any(folder.iterdir()):
+        if self._is_foreign(folder):
             raise UserError(self.foreign.format(folder=folder))
-        write_text(path, plan.model_dump_json(indent=2) + "\n")
+        if not path.exists():
+            # Of two commands that start at the same time, the second one finds the plan of the first.
+            with suppress(FileExistsError):
+                create_text(path, plan.model_dump_json(indent=2) + "\n")
+                return
+        if difference := self.difference(read(path, self.kind), plan):
+            raise UserError(self.another.format(folder=folder, difference=difference))
+
+    def _is_foreign(self, folder: Path) -> bool:
+        """Returns whether a folder holds anything but no plan; one that is being written does not count."""
+        if not folder.exists():
+            return False
+        names = [path.name for path in folder.iterdir() if not path.match(f".{Path(self.name).stem}-????????.*")]
+        return bool(names) and self.name not in names
 
     def forget(self, folder: Path) -> None:
         """Removes the plan and the logs of work that never began, and the folder if that leaves it empty."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.core.errors import UserError, disk_is_full
-from pipelines.core.executor import JobError
+from pipelines.core.executor import AttemptError, JobError
 from pipelines.core.url import Location
 from pipelines.training.processes.task import run_of_task, watchdog
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
@@ -46,6 +46,7 @@ def run(task: TrialTask) -> float:
 
     Raises:
         UserError: the trial has no result, and another attempt would have none either.
+        AttemptError: the machine or the framework failed; another attempt may have a result.
         JobError: this machine lacks the folder of the search or the data, or cannot use their store.
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
@@ -55,6 +56,8 @@ def run(task: TrialTask) -> float:
 
 
 def _trained(task: TrialTask, path: Path) -> float:
+    import tensorflow as tf
+
     from pipelines.data.own import prepare as own
     from pipelines.tuning import trials
 
@@ -75,9 +78,12 @@ def _trained(task: TrialTask, path: Path) -> float:
     except Exception as error:
         if disk_is_full(error):
             raise
-        # Only this trial fails; its stack trace goes to the log of the worker.
+        # The stack trace goes to the log of the worker.
         traceback.print_exc()
-        raise UserError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+        # Errors of the system and of frameworks may be those of a machine, which would fail every trial that it gets.
+        machine = isinstance(error, (OSError, MemoryError, RuntimeError, tf.errors.OpError))
+        kind = AttemptError if machine else UserError
+        raise kind(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
     if last:
         trials.shed(path)
     return score

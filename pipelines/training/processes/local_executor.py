@@ -67,7 +67,9 @@ class Worker(Member):
     submission: Submission | None = field(default=None, init=False)
     """The task that it runs."""
     lost: Submission | None = field(default=None, init=False)
-    """The task that it ran when it died."""
+    """The task that it ran when it died or was replaced."""
+    failure: str | None = field(default=None, init=False)
+    """The error of that task, if the process did not die but is replaced for another attempt."""
     ended: int = field(default=0, init=False)
     """Number of tasks that have ended in this process."""
 
@@ -89,12 +91,17 @@ class Worker(Member):
             self.connection.send(submission)
 
     def receive(self) -> Outcome | None:
-        """Returns the outcome of its task; None if it has become ready, or ends."""
+        """Returns the outcome of its task; None if it has become ready, or ends, also for another attempt."""
         assert self.connection
         outcome: Outcome | None
         try:
             outcome = self.connection.recv()
         except (EOFError, OSError):
+            self._disconnect()
+            return None
+        if outcome and outcome.lost:
+            # The next process starts with the task as if this one had died.
+            self.failure = outcome.error
             self._disconnect()
             return None
         self.ready = True
@@ -138,6 +145,8 @@ class LocalExecutor:
         self._supervisor = Supervisor(self._workers, say)
         self._waiting: deque[Submission] = deque()
         self._losses: Counter[str] = Counter()
+        # Whether a task has ended: processes that die afterwards do so because of their tasks.
+        self._proven = False
 
     def __enter__(self) -> Self:
         self._supervisor.__enter__()
@@ -168,6 +177,7 @@ class LocalExecutor:
         for connection, worker in connected.items():
             if connection in readable and (outcome := worker.receive()):
                 outcomes.append(outcome)
+                worker.deaths, self._proven = 0, True
         self._assign()
         return outcomes
 
@@ -177,7 +187,7 @@ class LocalExecutor:
                 worker.send(self._waiting.popleft())
 
     def _given_up(self) -> list[Outcome]:
-        """Queues the tasks of processes that have died, and returns those that have lost too many."""
+        """Queues the tasks of processes that have died or were replaced, and returns those with too many attempts."""
         outcomes = []
         for worker in self._workers:
             if not worker.lost:
@@ -186,10 +196,13 @@ class LocalExecutor:
             self._losses[key] += 1
             if self._losses[key] < ATTEMPTS:
                 self._waiting.appendleft(worker.lost)
+                if worker.failure:
+                    self._supervisor.say(f"{key} has failed and starts again in a fresh process: {worker.failure}")
             else:
-                reason = f"each of {ATTEMPTS} workers that ran it died or hung"
+                reason = worker.failure or f"each of {ATTEMPTS} workers that ran it died or hung"
                 outcomes.append(Outcome(key, error=reason, lost=True))
-            worker.lost = None
+                worker.deaths = 0 if self._proven else worker.deaths
+            worker.lost = worker.failure = None
         return outcomes
 
 

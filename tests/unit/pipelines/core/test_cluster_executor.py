@@ -13,7 +13,7 @@ from rich.console import Console
 from pipelines.core import cluster_executor, cluster_worker, environment
 from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.core.executor import FRESH
+from pipelines.core.executor import ATTEMPTS, FRESH, AttemptError
 from pipelines.verbs import predict
 
 
@@ -138,6 +138,14 @@ def stopped(executor, names):
     ended(executor, names, StoppedError("stopped", signal.SIGTERM))
 
 
+def sick(times):
+    """Fails a number of times."""
+    if times:
+        times.pop()
+        raise AttemptError("out of memory")
+    return "done"
+
+
 def broken(text):
     if text == "stopped":
         raise StoppedError("it was stopped", signal.SIGTERM)
@@ -220,6 +228,25 @@ def test_a_task_that_loses_its_process_is_tried_again_twice(opened, losses):
         )
     again = "a has lost its process or node and starts again: The worker died unexpectedly."
     assert ray.reports == [again] * 2
+
+
+@pytest.mark.parametrize("failures", [ATTEMPTS - 1, ATTEMPTS])
+def test_a_task_that_fails_because_of_its_node_starts_again_on_others(opened, monkeypatch, failures):
+    monkeypatch.setattr(cluster_worker.socket, "gethostname", lambda: "node3")
+    # Both ends are in this process.
+    monkeypatch.setattr(cluster_executor.pickle, "dumps", lambda given: given)
+    monkeypatch.setattr(cluster_worker.pickle, "loads", lambda given: given)
+    ray, executor = opened()
+    with executor:
+        executor.submit("a", [None] * failures, sick)
+        for _ in range(ATTEMPTS - 1):
+            assert executor.finished(1.0) == []
+        (outcome,) = executor.finished(1.0)
+    assert outcome.result == ("done" if failures < ATTEMPTS else None)
+    assert outcome.error == (None if failures < ATTEMPTS else "out of memory")
+    assert ray.events[:2] == ["2 cores of node 1", "2 cores of node 0"]
+    again = "a has failed on the node node3 and starts again: out of memory"
+    assert ray.reports == [again] * (ATTEMPTS - 1)
 
 
 def test_a_bug_of_the_executor_itself_is_raised(opened):

@@ -1,7 +1,7 @@
 import pytest
 
 from pipelines.core.errors import StoppedError, UserError
-from pipelines.core.executor import Outcome, attempt
+from pipelines.core.executor import AttemptError, Outcome, attempt
 
 
 def raising(error):
@@ -14,6 +14,10 @@ def test_what_a_function_returns_is_its_result():
 
 def test_the_message_of_a_user_error_is_its_error():
     assert attempt("a", UserError("so"), raising) == Outcome("a", None, "so")
+
+
+def test_a_task_that_may_succeed_elsewhere_counts_as_lost():
+    assert attempt("a", AttemptError("so"), raising) == Outcome("a", None, "so", lost=True)
 
 
 def test_another_exception_shows_where_it_was_raised():

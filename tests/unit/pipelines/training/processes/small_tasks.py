@@ -5,6 +5,7 @@ import signal
 import time
 
 from pipelines.core.errors import UserError
+from pipelines.core.executor import AttemptError
 
 
 def double(number):
@@ -36,6 +37,15 @@ def die_once(path):
         path.touch()
         die(path)
     return "lived"
+
+
+def fail_in(paths):
+    """Fails in a sick process, until one file of each attempt is there; returns the processes of all attempts."""
+    path = next((path for path in paths if not path.exists()), None)
+    if path:
+        path.write_text(f"{os.getpid()}")
+        raise AttemptError("out of memory")
+    return [int(path.read_text()) for path in paths] + [os.getpid()]
 
 
 def meet(path):

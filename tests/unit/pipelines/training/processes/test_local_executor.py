@@ -12,9 +12,9 @@ from pipelines.core.executor import ATTEMPTS
 from pipelines.training.processes import local_executor as module
 from pipelines.training.processes import supervisor
 from pipelines.training.processes.local_executor import LocalExecutor
-from pipelines.training.processes.supervisor import shares
+from pipelines.training.processes.supervisor import DiedError, shares
 
-from .small_tasks import die, die_once, double, fill_the_disk, meet, pid, refuse, sleep
+from .small_tasks import die, die_once, double, fail_in, fill_the_disk, meet, pid, refuse, sleep
 
 ROOT = Path(__file__).parents[5]
 UNLOADED = """
@@ -83,6 +83,33 @@ def test_a_task_that_kills_its_processes_fails_and_others_run(start, said):
     assert found["a"].error == f"each of {ATTEMPTS} workers that ran it died or hung"
     assert found["b"].result == 4
     assert len(said) == ATTEMPTS
+
+
+def test_several_tasks_that_kill_their_processes_do_not_end_the_others(start):
+    with start() as executor:
+        found = outcomes(executor, ("a", 2, double), ("b", None, die), ("c", None, die), ("d", 3, double))
+    assert [found[key].lost for key in "abcd"] == [False, True, True, False]
+
+
+def test_a_machine_on_which_no_process_survives_ends_all_tasks(start):
+    with start() as executor, pytest.raises(DiedError, match="worker-0 died 5 times in a row"):
+        outcomes(executor, *((key, None, die) for key in "abc"))
+
+
+def test_a_task_that_fails_because_of_its_process_starts_again_in_a_fresh_one(start, said, tmp_path):
+    with start() as executor:
+        found = results(executor, ("a", [tmp_path / f"{attempt}" for attempt in range(ATTEMPTS - 1)], fail_in))
+    assert len({*found["a"]}) == ATTEMPTS
+    assert said == ["a has failed and starts again in a fresh process: out of memory"] * (ATTEMPTS - 1)
+
+
+def test_a_task_that_fails_in_every_process_has_its_last_error(start, said, tmp_path):
+    with start() as executor:
+        found = outcomes(
+            executor, ("a", [tmp_path / f"{attempt}" for attempt in range(ATTEMPTS)], fail_in), ("b", 2, double)
+        )
+    assert (found["a"].error, found["a"].lost) == ("out of memory", True)
+    assert found["b"].result == 4
 
 
 def test_a_process_is_replaced_after_some_tasks_without_a_word(start, monkeypatch, said):
