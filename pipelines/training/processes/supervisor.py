@@ -19,7 +19,7 @@ QUICK = 60.0
 DEATHS = 5
 """Quick deaths in a row after which a process is not restarted."""
 GRACE = 10.0
-"""Seconds between asking a process to end and killing it, if the command has failed."""
+"""Seconds between asking a process to end and killing it after an error."""
 TAIL = 1000
 """Characters at the end of a log that an error quotes."""
 
@@ -121,8 +121,9 @@ class Supervisor:
         for member in self.members:
             if member.process and member.process.poll() is None:
                 member.process.terminate()
-        # A command that is stopped waits until all have saved, however long a step takes, as a single run does.
-        until = None if isinstance(error, StoppedError) else time.monotonic() + GRACE
+        # A command that is stopped, also by its deadline, waits until all have saved, however long a step takes, as a
+        # single run does.
+        until = None if error is None or isinstance(error, StoppedError) else time.monotonic() + GRACE
         for member in self.members:
             if member.process:
                 try:

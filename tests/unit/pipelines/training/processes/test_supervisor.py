@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -94,23 +95,28 @@ def test_temporary_files_of_a_dead_process_are_removed(member, tmp_path):
     assert not second.parent.exists()
 
 
-def test_processes_save_before_a_stopped_command_ends(member, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        (pytest.raises(StoppedError), ["SIGTERM: every process saves and ends; a second signal ends at once"]),
+        # As at a deadline.
+        (nullcontext(), []),
+    ],
+    ids=["signal", "deadline"],
+)
+def test_processes_save_before_a_stopped_command_ends(member, tmp_path, monkeypatch, end, line):
     monkeypatch.setattr(module, "GRACE", 0.0)
     saves = "(time.sleep(0.3), p.with_name(p.stem + '.saved').touch(), os._exit(143))"
     ready = "p.with_name(p.stem + '.ready').touch(); time.sleep(600)"
     members = [member(name, f"import signal; signal.signal(15, lambda *_: {saves}); {ready}") for name in "ab"]
     said = []
-
-    def stopped():
-        with Supervisor(members, said.append):
-            while len(list(tmp_path.glob("*.ready"))) < 2:
-                time.sleep(0.01)
+    with end, Supervisor(members, said.append):
+        while len(list(tmp_path.glob("*.ready"))) < 2:
+            time.sleep(0.01)
+        if line:
             raise StoppedError("", signal.SIGTERM)
-
-    with pytest.raises(StoppedError):
-        stopped()
     assert len(list(tmp_path.glob("*.saved"))) == 2
-    assert said == ["SIGTERM: every process saves and ends; a second signal ends at once"]
+    assert said == line
 
 
 def test_a_signal_during_startup_ends_the_processes_already_started(member, tmp_path):
