@@ -76,7 +76,7 @@ def drive(
         UserError: no trial can continue.
     """
     # A node of a cluster may have another working directory.
-    folder, data_dir = search.folder.absolute(), data_dir and data_dir.absolute()
+    folder, data_dir = search.folder.absolute(), data_dir and data_dir.expanduser().absolute()
     # The oracle is not asked again before a trial has ended.
     asking, paths = True, dict[str, Path]()
     while not search.over and not (ends and time.time() > ends):
@@ -101,6 +101,11 @@ def drive(
                 search.tell(outcome.key, outcome.result)
             else:
                 search.fail(outcome.key, outcome.error)
+                trials.shed(path)
+    if search.over:
+        # Hyperband has stopped most trials before their last epoch, with what they needed to continue.
+        for path in (folder / "trials").glob("*"):
+            trials.shed(path)
 
 
 def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:

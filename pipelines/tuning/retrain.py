@@ -60,7 +60,7 @@ def retrain(
     for (net, seed), path in runs.items():
         config = configs[net].model_copy(update={"seed": seed})
         # A node of a cluster may have another working directory.
-        task = TrainTask(folder=path.absolute(), data_dir=data_dir and data_dir.absolute(), config=config)
+        task = TrainTask(folder=path.absolute(), data_dir=data_dir and data_dir.expanduser().absolute(), config=config)
         if not task.done:
             members.append(Member(path.name, task, {}, folder / "logs" / f"{path.name}.log"))
     train_all(

@@ -5,7 +5,6 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from pipelines.data import sources
 from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
 from pipelines.training.checkpoint import Interval
+from pipelines.training.fine_tuning import INITIAL
 from pipelines.training.net import plain_loss
 from pipelines.tuning.search_state import Objective
 
@@ -157,9 +157,9 @@ def train(
 
 def shed(path: Path) -> None:
     """Removes the weights of a trial, but keeps its settings and curves."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(path / CHECKPOINTS)
-    for name in FILES.values():
+    # A worker that counts as lost may still write there.
+    shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+    for name in (*FILES.values(), INITIAL):
         (path / name).unlink(missing_ok=True)
 
 

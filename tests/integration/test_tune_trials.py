@@ -5,15 +5,17 @@ import dataclasses
 import io
 import math
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from rich.console import Console
 
 from pipelines.core import run as runs
 from pipelines.core.config import ModelConfig
 from pipelines.core.errors import UserError
-from pipelines.core.executor import JobError
+from pipelines.core.executor import AttemptError, JobError
 from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, metrics_file
 from pipelines.training.processes.pool import Remote
@@ -213,6 +215,24 @@ def test_an_unexpected_error_fails_only_its_trial_and_is_shown(task, monkeypatch
     assert "in broken" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(5, "Input/output error"),
+        MemoryError("12 GiB"),
+        RuntimeError("no device"),
+        tf.errors.ResourceExhaustedError(None, None, "no memory"),
+    ],
+)
+def test_an_error_of_the_machine_does_not_fail_its_trial(task, monkeypatch, error):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr(trials, "train", broken)
+    with pytest.raises(AttemptError, match=f"^{type(error).__name__}: "):
+        run(task)
+
+
 def test_a_full_disk_is_not_the_failure_of_a_trial(task, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -232,6 +252,24 @@ def test_a_machine_without_the_folder_or_the_data_runs_no_trial(task, monkeypatc
     monkeypatch.setattr("pipelines.data.sources.describe", missing)
     with pytest.raises(JobError, match="there is no data set 'toy'"):
         run(task)
+
+
+def test_winners_are_retrained_with_the_data_of_the_search(tmp_path, monkeypatch):
+    (tmp_path / "toy.json").write_text(CONFIG.model_dump_json())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    members = []
+
+    def refused(given, **_):
+        members.extend(given)
+        raise UserError("no machine")
+
+    monkeypatch.setattr("pipelines.tuning.retrain.train_all", refused)
+    with pytest.raises(UserError, match="no machine"):
+        retrain(
+            {"toy": tmp_path / "toy.json"}, tmp_path, seeds=2, workers=1, data_dir=Path("~/data"), objective=ACCURACY,
+            console=Console(file=io.StringIO()),
+        )  # fmt: skip
+    assert [member.task.data_dir for member in members] == [tmp_path / "data"] * 2
 
 
 def test_winners_are_retrained_as_tasks(task, tmp_path):

@@ -71,7 +71,7 @@ def train_runs(
     members: list[Member] = []
     if machines.cluster:
         # A node may have another working directory.
-        folder, data_dir = folder.absolute(), data_dir and data_dir.absolute()
+        folder, data_dir = folder.absolute(), data_dir and data_dir.expanduser().absolute()
     # Seed by seed, so that a stopped study has runs of every arm, and the time left is estimated well.
     for seed in range(scope.seeds):
         for name in scope.arms:

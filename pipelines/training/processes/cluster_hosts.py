@@ -74,7 +74,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
     if task.url is None:
         # A node may have another working directory.
         task = task.model_copy(update={"folder": task.folder.absolute()})
-    run, data_dir = task.place, task.data_dir and task.data_dir.absolute()
+    run, data_dir = task.place, task.data_dir and task.data_dir.expanduser().absolute()
     again = resuming(run, task.again)
     losses, step = 0, _step(task)
     try:

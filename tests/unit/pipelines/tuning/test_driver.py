@@ -112,11 +112,42 @@ def test_the_trials_of_a_hyperband_chain_share_a_run_directory(tmp_path):
     assert all(path.parent == tmp_path / "trials" for path in paths)
 
 
+@pytest.mark.parametrize("algorithm", ["random", "hyperband"])
+def test_no_trial_keeps_weights_that_it_no_longer_needs(tmp_path, algorithm):
+    failed = set()
+
+    def score(task):
+        assert not any(list(path.rglob("*.npz")) for path in failed)
+        (task.place / "checkpoint").mkdir(parents=True, exist_ok=True)
+        for name in ("checkpoint/state.npz", "best.keras", "initial.keras", "metrics.csv"):
+            (task.place / name).touch()
+        if int(task.place.name) == 1:
+            failed.add(task.place)
+            raise UserError("dead gates")
+        return score_of(task)
+
+    search_in(tmp_path, plan_of(algorithm), InMemory(score))
+    assert failed
+    assert {path.name for path in tmp_path.glob("trials/*/*")} == {"metrics.csv"}
+
+
+def test_a_setting_that_hyperband_may_promote_keeps_its_weights(tmp_path):
+    def score(task):
+        task.place.mkdir(parents=True, exist_ok=True)
+        # It continues from the weights of its first rung.
+        assert task.epochs < 3 or int(task.place.name) > 2 or (task.place / "best.keras").exists()
+        (task.place / "best.keras").touch()
+        return score_of(task)
+
+    assert search_in(tmp_path, plan_of("hyperband"), InMemory(score)).over
+
+
 def test_paths_are_absolute_because_other_machines_have_other_working_directories(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     seen = []
     search = AskTell(plan_of("random"), ACCURACY, Path("search"))
-    drive(search, InMemory(lambda task: seen.append(task) or 0.5), data_dir=Path("data"))
+    drive(search, InMemory(lambda task: seen.append(task) or 0.5), data_dir=Path("~/data"))
     assert {task.place.parent for task in seen} == {tmp_path / "search" / "trials"}
     assert {task.data_dir for task in seen} == {tmp_path / "data"}
 

@@ -1,6 +1,10 @@
 """Runs of other studies are found and copied; a search is planned over all nets."""
 
+import io
+from pathlib import Path
+
 import pytest
+from rich.console import Console
 
 from pipelines.core import run
 from pipelines.core.run import MEASURED
@@ -49,6 +53,17 @@ def test_a_run_of_another_study_is_found_and_copied(tmp_path, other):
     assert not (to / MEASURED).exists()
     assert [each.name for each in to.parent.iterdir()] == ["mine-seed-3"]
     assert (path / MEASURED).exists()
+
+
+def test_runs_on_a_cluster_read_the_data_of_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    study, members = depth_contrast.STUDY, []
+    monkeypatch.setattr(training, "train_all", lambda given, **_: members.extend(given))
+    training.train_runs(
+        study, reduced(study.arms, 1, 1.0), tmp_path / "mine", "tensorflow", data_dir=Path("~/data"),
+        machines=training.Machines(cluster="auto"), console=Console(file=io.StringIO()),
+    )  # fmt: skip
+    assert {member.task.data_dir for member in members} == {tmp_path / "data"}
 
 
 def test_a_run_that_diverged_is_a_result(tmp_path, other):

@@ -5,6 +5,7 @@ import itertools
 import signal
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -79,11 +80,10 @@ def train(monkeypatch, tmp_path):
     steps = iter(range(0, 10_000, 10))
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
 
-    def run(attempts, *, nodes=(2,), hosts=2, least=None, folder=None, url=None, busy=(), config=None, again=()):
+    def run(attempts, *, nodes=(2,), hosts=2, least=None, busy=(), **fields):
         script, output = Script(attempts, nodes, busy), io.StringIO()
         monkeypatch.setattr(cluster_hosts, "ClusterExecutor", lambda address, report: script)
-        place = folder or tmp_path / "run"
-        task = HostTask(folder=place, url=url, data_dir=None, config=config, again=again)
+        task = HostTask(**{"folder": tmp_path / "run", "data_dir": None, "config": None, **fields})
         train_on_cluster(task, "auto", hosts=hosts, least=least, console=Console(file=output, width=200))
         return script, output.getvalue().splitlines()
 
@@ -101,6 +101,12 @@ def test_every_node_gets_a_process(train, tmp_path):
     assert {task.hosts.address for _, task in script.tasks[0]} == {"10.0.0.0:1234"}
     assert lines == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nodes_read_the_data_of_the_command_in_whatever_folder_they_are(train, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script, _ = train([[TRAINED, TRAINED]], data_dir=Path("~/data"))
+    assert {task.task.data_dir for _, task in script.tasks[0]} == {tmp_path / "data"}
 
 
 def test_a_lost_node_is_replaced(train):
