@@ -8,7 +8,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from pipelines.core.errors import UserError, disk_is_full
 
 # Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
+# File in a temporary folder that is locked while it is used.
+LOCK = "lock"
 
 
 def check_figure(path: Path, option: str) -> None:
@@ -117,7 +119,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the folder cannot be created or replaced. A full disk raises an `OSError`.
     """
-    aside = _folder_beside(path)
+    aside = folder_beside(path)
     try:
         new, before = aside / "new", aside / "before"
         new.mkdir()
@@ -190,15 +192,15 @@ def check_replaceable(path: Path) -> None:
         UserError: the folder above it cannot be written to, or the folder itself is a mount point.
     """
     if path.parent.exists():
-        _folder_beside(path).rmdir()
+        folder_beside(path).rmdir()
     else:
         check_writable(path.parent)
     if os.path.ismount(path):
         raise UserError(f"{path} is a mount point, which cannot be replaced. Name a folder in it.")
 
 
-def _folder_beside(path: Path) -> Path:
-    """Creates an empty folder for temporary files."""
+def folder_beside(path: Path) -> Path:
+    """Creates an empty folder for temporary files, whose name no other process has, not even one on another machine."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
@@ -299,6 +301,35 @@ def _locked(path: Path, refusal: str, create: bool, wait: Callable[[str], None] 
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # The file was removed before the lock was taken.
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yields a temporary folder, and removes it at the end, along with those of processes that were killed.
+
+    A process that lives has locked a file in its folder.
+
+    Args:
+        parent: the folder that holds it.
+        prefix: start of its name.
+
+    Raises:
+        OSError: the folder cannot be created.
+
+    Example:
+        with temporary_folder(root, ".preparing-") as aside:
+            prepare(aside)
+    """
+    for left in parent.glob(f"{prefix}*"):
+        with suppress(UserError, OSError), file_lock(left / LOCK, f"{left} is in use"):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as name, ExitStack() as lock:
+        folder = Path(name)
+        # On a file system without locks, the folder stays if this process is killed.
+        with suppress(UserError):
+            # A process that has just taken it for a killed one's may be removing it.
+            lock.enter_context(file_lock(folder / LOCK, "", create=True, wait=lambda _: None))
+        yield folder
 
 
 def user_cache() -> Path:

@@ -34,7 +34,7 @@ from pipelines.core import guard, user_code
 from pipelines.core.config import Config
 from pipelines.core.console import next_command
 from pipelines.core.errors import UserError, nearest
-from pipelines.core.files import file_lock, flush, write_text, writing
+from pipelines.core.files import file_lock, flush, folder_beside, write_text
 from pipelines.core.frozen import Frozen, read
 from pipelines.core.url import Url
 
@@ -197,7 +197,7 @@ class Record(Frozen):
     steps_per_epoch: int
     """Training examples over batch size, rounded down."""
     step: int = 0
-    """Steps done at the end of the last epoch or when the run was stopped; all steps once it is finished."""
+    """Steps done at the end of the last epoch or at the last checkpoint; all steps once it is finished."""
     seconds: float = 0.0
     """Wall time of training so far, including validation and checkpoints."""
     gates: dict[str, float] = Field(default_factory=dict)
@@ -249,10 +249,10 @@ def create(path: Path, config: Config, record: Record) -> Run:
         run = create(Path("runs/mnist_conv_32"), config, record)
     """
     refuse_existing(path)
-    aside = path.parent / f".{path.name}-{os.getpid()}"
+    beside = folder_beside(path)
     try:
-        with writing(path):
-            aside.mkdir(parents=True)
+        aside = beside / "new"
+        aside.mkdir()
         write_text(aside / "config.json", config.model_dump_json(indent=2) + "\n")
         Run(aside, config, record).update()
         try:
@@ -265,7 +265,7 @@ def create(path: Path, config: Config, record: Record) -> Run:
             ) from error
         flush(path.parent)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
     return Run(path, config, record)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,7 +11,7 @@ from pathlib import Path
 import tensorflow_datasets as tfds
 
 from pipelines.core.errors import UserError, disk_is_full, reason
-from pipelines.core.files import user_cache
+from pipelines.core.files import temporary_folder, user_cache
 from pipelines.core.url import is_url
 from pipelines.data import fama_french, mnist_5k  # noqa: F401, importing them registers them with TFDS
 from pipelines.data.roots import INFO, OWN, base_name, is_writable, roots, unknown, unpinned
@@ -150,12 +149,12 @@ def prepare(data: str, data_dir: Path | None) -> tfds.core.DatasetBuilder:
     if trouble := unreachable(builder(data, root).url_infos or ()):
         raise _unavailable(data, root, trouble)
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=".preparing-") as aside:
-        unfinished = builder(data, Path(aside))
+    with temporary_folder(root, ".preparing-") as aside:
+        unfinished = builder(data, aside)
         settings = tfds.download.DownloadConfig(try_download_gcs=False, manual_dir=root / "downloads" / "manual")
         try:
             with silence() if base_name(data) in OWN else contextlib.nullcontext():
-                unfinished.download_and_prepare(download_dir=Path(aside) / "downloads", download_config=settings)
+                unfinished.download_and_prepare(download_dir=aside / "downloads", download_config=settings)
         except Exception as error:
             # The code of an arbitrary TFDS data set runs here, over the network, and may raise anything.
             if disk_is_full(error):

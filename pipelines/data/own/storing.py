@@ -1,6 +1,5 @@
 """Stores the user's own data as a TFDS data set, complete or not at all."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pipelines.core.console import TimeLeftColumn
 from pipelines.core.errors import UserError, disk_is_full
-from pipelines.core.files import write_text
+from pipelines.core.files import temporary_folder, write_text
 from pipelines.data.catalog import silence
 from pipelines.data.own.item import Split
 from pipelines.data.roots import INFO, VERSION, own_folder
@@ -56,7 +55,7 @@ def store(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
-            tempfile.TemporaryDirectory(dir=target.parent, prefix=".preparing-") as aside,
+            temporary_folder(target.parent, ".preparing-") as aside,
             progress_bar(console, f"preparing {name}", total) as advance,
             silence(),
         ):

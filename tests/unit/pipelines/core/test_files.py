@@ -16,6 +16,7 @@ from pipelines.core.files import (
     removing_new,
     replacing,
     replacing_folder,
+    temporary_folder,
     write_text,
 )
 
@@ -253,3 +254,34 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tm
     monkeypatch.setattr(os.path, "ismount", lambda path: True)
     with pytest.raises(UserError, match="is a mount point, which cannot be replaced"):
         check_replaceable(tmp_path / "disk")
+
+
+def _left(folder):
+    """A temporary folder of a process that was killed."""
+    (folder / "part").mkdir(parents=True)
+    (folder / "part" / "data").touch()
+    (folder / "lock").touch()
+    return folder
+
+
+def test_a_temporary_folder_replaces_those_of_killed_processes(tmp_path):
+    _left(tmp_path / ".preparing-a")
+    other, unlocked = _left(tmp_path / ".preparing-b"), tmp_path / ".preparing-c"
+    unlocked.mkdir()
+    with file_lock(other / "lock", "it is in use"), temporary_folder(tmp_path, ".preparing-") as mine:
+        assert {*tmp_path.iterdir()} == {mine, other, unlocked}
+        # It counts as one of a process that lives, and the next one leaves it alone.
+        with temporary_folder(tmp_path, ".preparing-"):
+            assert mine.exists()
+    assert {*tmp_path.iterdir()} == {other, unlocked}
+
+
+def test_a_temporary_folder_needs_no_locks(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    _left(tmp_path / ".preparing-a")
+    with temporary_folder(tmp_path, ".preparing-") as mine:
+        assert {path.name for path in tmp_path.iterdir()} == {mine.name, ".preparing-a"}
+    assert not mine.exists()

@@ -59,6 +59,15 @@ def test_the_first_process_to_create_the_folder_keeps_it(made, monkeypatch):
     assert (made.path / "run.json").read_bytes() == before
 
 
+def test_a_process_of_another_machine_with_the_same_number_is_not_disturbed(tmp_path):
+    theirs = tmp_path / f".toy-{os.getpid()}"
+    theirs.mkdir()
+    (theirs / "config.json").write_text("{}")
+    run.create(tmp_path / "toy", toy_config(), RECORD)
+    assert (theirs / "config.json").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"toy", theirs.name}
+
+
 def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     def full(path, text):
         raise OSError(28, "No space left on device")

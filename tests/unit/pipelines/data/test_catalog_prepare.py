@@ -52,6 +52,14 @@ def test_digits_are_prepared_silently_on_first_use(sets, capfd):
     assert capfd.readouterr().out == ""
 
 
+def test_what_a_killed_process_has_prepared_is_removed(sets):
+    left = sets / ".preparing-a"
+    left.mkdir()
+    (left / "lock").touch()
+    prepare("mnist_5k", sets)
+    assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
+
+
 def test_a_read_only_folder_is_left_alone(sets, tmp_path):
     sets.chmod(0o555)
     assert len(load("mnist_5k", "test", sets)) == 3

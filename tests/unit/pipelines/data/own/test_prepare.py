@@ -37,6 +37,16 @@ def config(data, **fields):
     return Config(recipe="toy", model=ModelConfig(preset="mnist_dense_50"), data=str(data), **fields)
 
 
+def test_what_a_killed_process_has_prepared_is_removed(tmp_path, console):
+    given = config(shapes.write(tmp_path / "shapes", 8), image_size=(8,))
+    folder = Path(resolved(given, None, console).data)
+    left = folder.with_name(".preparing-a")
+    folder.rename(left)
+    (left / "lock").touch()
+    assert Path(resolved(given, None, console).data) == folder
+    assert [*folder.parent.iterdir()] == [folder]
+
+
 @pytest.mark.parametrize("fit", conversion.FITS)
 def test_prepared_images_are_what_the_endpoint_shows_the_net(tmp_path, console, fit):
     folder = shapes.write(tmp_path / "shapes", 8)
