@@ -17,6 +17,8 @@ DESERTED = 60.0
 """Seconds without a node after which a job ends; nodes that are replaced come back sooner."""
 SAVING = 60.0
 """Seconds that tasks get to end, in which training saves."""
+SENT = (*guard.ENVIRONMENT, "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
+"""Variables that affect results or messages of the frameworks; those that are set here are set on the nodes, too."""
 DATA_DIR = "TFDS_DATA_DIR"
 """Variable with the default folder of prepared data."""
 
@@ -225,7 +227,7 @@ def _setting(cores: int) -> dict[str, Any]:
         "installed": environment.installed(),
         "folder": str(Path.cwd()),
         "variables": {
-            **{name: os.environ[name] for name in guard.ENVIRONMENT if name in os.environ},
+            **{name: os.environ[name] for name in SENT if name in os.environ},
             # As with --data-dir, nodes read the folder that this process reads.
             **({DATA_DIR: str(Path(data_dir).expanduser().absolute())} if data_dir else {}),
             environment.COMMAND: environment.command(),

@@ -166,7 +166,7 @@ class AveragedGates(MeanGates):
 
 
 class ResetWatchdog(keras.callbacks.Callback):
-    """Resets a watchdog after every execution of training or validation, and after every epoch.
+    """Starts a watchdog with training, and resets it after every execution of training or validation and every epoch.
 
     Args:
         reset: resets the watchdog.
@@ -175,6 +175,10 @@ class ResetWatchdog(keras.callbacks.Callback):
     def __init__(self, reset: Callable[[], None]) -> None:
         super().__init__()
         self.reset = reset
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.reset()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
@@ -329,9 +333,10 @@ class SaveRun(keras.callbacks.Callback):
             started = time.perf_counter()
             # On JAX, accessing the model also brings its variables up to date.
             checkpoint.save(self.run.path / CHECKPOINTS, self.model, self.progress, self.origin)
+            # Also within an epoch: messages about a lost node name the step of the newest checkpoint.
+            record(self.run, self.progress)
             self.timer.saved(step, time.perf_counter() - started)
         if number:
-            record(self.run, self.progress)
             by = signal.Signals(number)
             raise StoppedError(
                 f"stopped by {by.name} after step {step:,} of {self.steps:,}, and saved. "

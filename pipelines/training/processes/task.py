@@ -87,14 +87,17 @@ def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
 
     The stack of every thread is written to stderr first.
 
+    It starts with the first reset, so that preparing the data may take any time.
+
     Args:
         limit: seconds without a reset after which the process ends.
 
     Yields:
-        A function that resets the watchdog, to be called in the main thread.
+        A function that starts and resets the watchdog, to be called in the main thread.
 
     Example:
         with watchdog() as reset:
+            reset()
             for batch in batches:
                 step(batch)
                 reset()
@@ -104,7 +107,6 @@ def watchdog(limit: float = LIMIT) -> Iterator[Callable[[], None]]:
         signal.setitimer(signal.ITIMER_REAL, limit)
 
     faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
-    reset()
     try:
         yield reset
     finally:

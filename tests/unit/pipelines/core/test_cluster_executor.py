@@ -295,14 +295,17 @@ def test_a_signal_ends_the_process_of_a_task():
     assert raised.value.code == 143
 
 
-def test_tasks_get_settings_and_folder_of_the_driver(opened, monkeypatch, tmp_path):
-    monkeypatch.setenv("KERAS_BACKEND", "some")
+@pytest.mark.parametrize(
+    "name", ["KERAS_BACKEND", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "GRPC_VERBOSITY"]
+)
+def test_tasks_get_settings_and_folder_of_the_driver(monkeypatch, tmp_path, name):
+    monkeypatch.setenv(name, "some")
     monkeypatch.chdir(tmp_path)
     setting = cluster_executor._setting(1)
-    monkeypatch.setenv("KERAS_BACKEND", "other")
+    monkeypatch.setenv(name, "other")
     monkeypatch.delenv(environment.COMMAND)
     monkeypatch.chdir("/")
-    outcome = cluster_worker.perform(setting, "a", pickle.dumps(("KERAS_BACKEND", os.getenv)))
+    outcome = cluster_worker.perform(setting, "a", pickle.dumps((name, os.getenv)))
     assert outcome.result == "some"
     assert environment.command() == "highway tune demo"
     assert Path.cwd() == tmp_path

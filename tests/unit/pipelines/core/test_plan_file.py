@@ -39,6 +39,12 @@ def _difference(stored, requested):
     return ", ".join(name for name, *_ in changes(stored, requested))
 
 
+def _start(file, plan, folder):
+    file.keep(plan, folder)
+    with file.locked(folder):
+        pass
+
+
 def test_changes_are_named_in_full_and_fields_of_older_versions_do_not_count():
     assert list(changes(New(), New(inner=Inner(size=2)))) == [("inner.size", 1, 2)]
     assert list(changes(Old(), New())) == [("added", None, 4)]
@@ -92,9 +98,7 @@ def test_of_two_commands_that_start_at_the_same_time_one_gets_the_folder(tmp_pat
 
     monkeypatch.setattr(tempfile, "mkstemp", overtaken)
     with ExitStack() as other, pytest.raises(UserError, match=refusal):
-        file.keep(New(name=name), folder)
-        with file.locked(folder):
-            pass
+        _start(file, New(name=name), folder)
     assert read(folder / "plan.json", New) == New()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from highway_keras import Highway, mean_gates
 from pipelines.core.optimizers import SGD, ConstantSchedule, CosineSchedule, StepSchedule
-from pipelines.core.run import Run
+from pipelines.core.run import Run, create, open_run
 from pipelines.core.signals import StopRequest
 from pipelines.training import optimizers, schedules
 from pipelines.training.callbacks import AveragedGates, SaveRun, is_over
@@ -57,6 +57,21 @@ def test_a_smaller_penalty_does_not_make_an_epoch_the_best(tmp_path, plain):
     save.on_epoch_end(0, {plain: 0.5, "loss": 3.5, f"val_{plain}": 0.5, "val_loss": 3.5})
     save.on_epoch_end(1, {plain: 0.75, "loss": 1.75, f"val_{plain}": 0.75, "val_loss": 1.75})
     assert (progress.best_epoch, progress.best, progress.best_loss) == (1, -0.5, 0.5)
+
+
+def test_a_checkpoint_within_an_epoch_is_recorded(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    run = create(tmp_path / "run", toy_config(epochs=2), RECORD)
+    progress = Progress()
+    save = SaveRun(run, model, progress, timer=SaveTimer(4, 0), stop=StopRequest(), tensorboard=None)
+    save.set_model(model)
+    recorded = []
+    for batch in range(9):
+        progress.step = batch + 1
+        save.on_train_batch_end(batch)
+        recorded.append(open_run(run.path).record.step)
+    assert recorded == [0, 0, 0, 4, 4, 4, 4, 8, 8]
 
 
 def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patience(tmp_path):

@@ -20,14 +20,14 @@ def run(code):
 
 
 def test_a_hung_process_is_ended_and_says_where():
-    ended = run("def stuck(): time.sleep(600)\nwith watchdog(0.2): stuck()")
+    ended = run("def stuck(): time.sleep(600)\nwith watchdog(0.2) as reset: reset(); stuck()")
     assert ended.returncode == -signal.SIGALRM
     assert "in stuck" in ended.stderr
 
 
-def test_a_working_process_is_never_ended_nor_what_it_does_afterwards():
+def test_a_working_process_is_never_ended_nor_one_that_has_not_begun_or_is_done():
     steps = "for _ in range(8): time.sleep(0.1); reset()"
-    ended = run(f"with watchdog(0.5) as reset:\n    {steps}\ntime.sleep(0.8)\nprint('done')")
+    ended = run(f"with watchdog(0.5) as reset:\n    time.sleep(0.8)\n    {steps}\ntime.sleep(0.8)\nprint('done')")
     assert (ended.returncode, ended.stdout) == (0, "done\n")
 
 
