@@ -13,9 +13,12 @@ import time
 from functools import partial
 from pathlib import Path
 
+import ray
+
 from pipelines.core import signals
 from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import UserError
+from pipelines.core.executor import AttemptError
 from pipelines.core.guard import guarded
 from pipelines.inference.part_tasks import predict_part
 
@@ -54,6 +57,20 @@ def die(text):
         Path(path).write_text("x" * (died + 1))
         os.kill(os.getpid(), signal.SIGKILL)
     return died
+
+
+def sicken(text):
+    """Fails, perhaps because of its node, as often as the text says after the colon; the file before it has its nodes.
+
+    Returns the nodes.
+    """
+    path, _, failures = text.rpartition(":")
+    with Path(path).open("a") as file:
+        file.write(f"{ray.get_runtime_context().get_node_id()}\n")
+    nodes = Path(path).read_text().split()
+    if len(nodes) <= int(failures):
+        raise AttemptError("no memory")
+    return nodes
 
 
 def predict_slowly(part):

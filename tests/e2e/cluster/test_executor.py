@@ -63,6 +63,13 @@ def test_errors_lost_processes_and_old_ones(submit, tmp_path):
     assert max(map(processes.count, processes)) <= 16
 
 
+def test_a_task_that_a_node_fails_starts_again_on_another(submit, tmp_path):
+    _, ((nodes, error), (_, failure)) = submit(f"sicken={tmp_path / 'a'}:2", f"sicken={tmp_path / 'b'}:3")
+    assert (error, failure) == (None, "no memory")
+    assert len(nodes) == 3
+    assert nodes[1] != nodes[2]
+
+
 def test_a_wrong_token_is_refused(submit):
     output = submit("process=", status=2, environment={"RAY_AUTH_TOKEN": "0" * 48})
     assert "asks for a token, and does not accept that of this machine" in output
