@@ -13,8 +13,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import ray
-
 from pipelines.core import signals
 from pipelines.core.cluster_executor import ClusterExecutor
 from pipelines.core.errors import UserError
@@ -64,6 +62,8 @@ def sicken(text):
 
     Returns the nodes.
     """
+    import ray
+
     path, _, failures = text.rpartition(":")
     with Path(path).open("a") as file:
         file.write(f"{ray.get_runtime_context().get_node_id()}\n")
