@@ -62,8 +62,8 @@ def sicken(text):
 
     Returns the nodes.
     """
-    import ray
-
+    # Only nodes have imported it.
+    ray = sys.modules["ray"]
     path, _, failures = text.rpartition(":")
     with Path(path).open("a") as file:
         file.write(f"{ray.get_runtime_context().get_node_id()}\n")

@@ -67,7 +67,7 @@ def replacing(path: Path, *, before: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """Yields a temporary file beside another one; removes it at the end, unless it was renamed."""
+    """Yields a temporary file next to another one; removes it at the end, unless it was renamed."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
