@@ -180,10 +180,12 @@ class FakeClient:
     def metadata(self, model, *, version, label):
         FakeClient.asked.append((version, label))
         table = partial(TableMetadata, columns=table_model.COLUMNS)
+        dated = [{**column, "date": "day" if column["name"] == "age" else None} for column in table_model.COLUMNS]
+        labels = {"classes": table_model.LABELS, "multi_label": True, "label_separator": "|"}
         served = {
             "houses": table(target="price"),
             "sales": table(target="sold", classes=table_model.LABELS),
-            "tags": table(target="sold", classes=table_model.LABELS, multi_label=True, label_separator="|"),
+            "tags": TableMetadata(columns=dated, target="sold", **labels),
             "codes": table(target="code", classes=CODES),
             "tiny": TableMetadata(),
         }
