@@ -44,21 +44,24 @@ def load(net: keras.Model, name: str) -> None:
         known = ", ".join(pretrained()) or "none"
         raise ValueError(f"There are no trained weights of this preset. Available: {known}. Received: name={name!r}")
     arrays = _arrays(folder)
+    weights = {name: weight for layer in net.layers for name, weight in _weights(layer).items()}
     different = {
-        weight.path: weight.shape
-        for weight in net.weights
-        if weight.path not in arrays or tuple(weight.shape) != arrays[weight.path].shape
+        name: tuple(weight.shape)
+        for name, weight in weights.items()
+        if name not in arrays or tuple(weight.shape) != arrays[name].shape
     }
-    classifier = net.layers[-1]
-    if different and set(different) != {weight.path for weight in classifier.weights}:
-        path, shape = next(iter(different.items()))
+    if different and different.keys() != _weights(net.layers[-1]).keys():
+        name, shape = next(iter(different.items()))
         raise ValueError(
-            "With weights=True, only the number of outputs may differ from the preset. Received: "
-            f"{path} of shape {tuple(shape)}"
+            f"With weights=True, only the number of outputs may differ from the preset. Received: {name} of shape {shape}"
         )
-    for weight in net.weights:
-        if weight.path not in different:
-            weight.assign(arrays[weight.path])
+    for name in weights.keys() - different.keys():
+        weights[name].assign(arrays[name])
+
+
+def _weights(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Returns the weights of a layer by path, without the layers and name scopes in which the net was built."""
+    return {layer.name + weight.path.removeprefix(layer.path): weight for weight in layer.weights}
 
 
 def _manifest(folder: Path) -> Any:

@@ -38,6 +38,26 @@ def test_a_preset_has_its_trained_weights(trained):
     assert not np.array_equal(from_preset(PRESET).get_weights()[0], net.get_weights()[0])
 
 
+class Around(keras.layers.Layer):
+    """A layer of the name of the classifier that builds a pretrained net."""
+
+    def build(self, input_shape):
+        """Builds the net."""
+        self.net = from_preset(PRESET, weights=True, input_shape=input_shape[1:])
+
+    def call(self, inputs):
+        """Applies it."""
+        return self.net(inputs)
+
+
+def test_a_net_may_be_built_by_another_layer(trained):
+    net, _ = trained
+    around = Around(name="logits")
+    around.build((None, 28, 28, 1))
+    for weight, expected in zip(around.net.get_weights(), net.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
 def test_another_number_of_outputs_gets_a_new_classifier(trained):
     net, _ = trained
     other = from_preset(PRESET, weights=True, outputs=3)
