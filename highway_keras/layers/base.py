@@ -108,13 +108,14 @@ class BaseHighway(keras.layers.Layer):
         Returns:
             T in [0, 1], of the shape of the inputs, float32 (float64 if the layer computes in float64).
 
+        Raises:
+            ValueError: if the inputs are symbolic, or have another number of units than the layer.
+
         Example:
             layer = highway_keras.Highway(transform_bias=-2.0)
             layer.gates(numpy.zeros((1, 3)))  # sigmoid(-2) = 0.119 for each of three units
         """
-        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
-        if not self.built:
-            self.build(tuple(inputs.shape))
+        inputs = self._inputs_of_gates(inputs)
         return self._transform(self._masked(inputs, mask), training=False)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -174,6 +175,22 @@ class BaseHighway(keras.layers.Layer):
             outputs = close(outputs, inputs, self._along_units(closed, len(inputs.shape)))
         record(key, self, transform, outputs=outputs, mask=mask)
         return outputs
+
+    def _inputs_of_gates(self, inputs: Any) -> Any:
+        """Returns the inputs as a tensor, and builds the layer for them if it is not built."""
+        if isinstance(inputs, keras.KerasTensor):
+            raise ValueError(
+                "`gates` does not accept symbolic inputs: a model of its result would lack this layer and its weights. "
+                "Use `highway_keras.analysis.GateModel(model)`, or call `gates` in the `call` of a layer or model. "
+                f"Received: inputs={inputs}"
+            )
+        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
+        if not self.built:
+            self.build(tuple(inputs.shape))
+        units = self.transform_bias.shape[-1]
+        if inputs.shape[self.unit_axis] not in (units, None):
+            raise ValueError(f"'{self.name}' has {units} units. Received: inputs of shape {tuple(inputs.shape)}")
+        return inputs
 
     def _build_block(self, input_shape: Shape) -> tuple[Any, ...]:
         """Creates the weights of H, and returns the initializers of its kernels."""

@@ -48,7 +48,7 @@ class Highway(AffineHighway):
         **kwargs: `name`, `trainable`, `dtype` and `activity_regularizer` of a Keras layer.
 
     Input shape:
-        Rank 2 or more, `(batch, ..., units)`; `units` must be defined.
+        Rank 2 or more, `(batch, ..., units)`; `units` must be defined. Building the layer fixes the rank.
 
     Output shape:
         Same as the input.

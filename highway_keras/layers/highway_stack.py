@@ -45,13 +45,14 @@ class HighwayStack(AffineHighway):
     Args:
         depth: number of layers.
         rematerialize: whether training saves the input of every √depth-th layer only and recomputes the layers between:
-            memory grows with the square root of depth, at about a third more computation.
+            memory grows with the square root of depth, at about a third more computation. A stack does not run inside
+            `keras.RematScope("full")`.
 
     The other arguments are those of `Highway`; there is no separate carry gate, batch normalization, dropout or
     activity regularizer. `transform_bias="auto"` derives the bias from this layer's `depth`.
 
     Input shape:
-        Rank 2 or more, `(batch, ..., units)`; `units` must be defined.
+        Rank 2 or more, `(batch, ..., units)`; `units` must be defined. Building the layer fixes the rank.
 
     Output shape:
         Same as the input.
@@ -172,14 +173,15 @@ class HighwayStack(AffineHighway):
         Returns:
             T in [0, 1], `(batch, ..., depth, units)`, float32 (float64 if the layer computes in float64).
 
+        Raises:
+            ValueError: if the inputs are symbolic, or have another number of units than the layer.
+
         Example:
             stack = highway_keras.HighwayStack(30, transform_bias=-2.0)
             stack.gates(numpy.zeros((8, 50)))[:, 0]  # first layer, (8, 50)
         """
         del mask
-        inputs = ops.convert_to_tensor(inputs, dtype=self.compute_dtype)
-        if not self.built:
-            self.build(tuple(inputs.shape))
+        inputs = self._inputs_of_gates(inputs)
         math = self._math_for(inputs)
         x, weights = self._entered(inputs, math), self._stacked_weights(math)
         _, transform = stack_loop.gates(x, weights, math)

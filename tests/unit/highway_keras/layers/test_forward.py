@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highway_keras import ConvHighway, Highway
+from highway_keras import ConvHighway, Highway, HighwayStack
 from highway_keras.layers import recording
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.backend import (
@@ -66,6 +66,17 @@ def test_gates_equal_those_of_inference(kind):
     with recording() as recorded:
         layer(x, training=False)
     np.testing.assert_allclose(array(recorded[layer.name]), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("layer", [Highway(), HighwayStack(2), ConvHighway(3)])
+def test_gates_need_values_of_the_units_of_the_layer(layer):
+    shape = (2, 6, 6, 3) if isinstance(layer, ConvHighway) else (2, 3)
+    # A model of symbolic gates would lack the layer.
+    with pytest.raises(ValueError, match=r"`gates` does not accept symbolic inputs.* Use `highway_keras.analysis.Gate"):
+        layer.gates(keras.Input(shape[1:]))
+    layer.build(shape)
+    with pytest.raises(ValueError, match=r"has 3 units. Received: inputs of shape \(2, .*4\)"):
+        layer.gates(np.zeros((*shape[:-1], 4), "float32"))
 
 
 @pytest.mark.parametrize("kind", ["dense", "2-D"])
