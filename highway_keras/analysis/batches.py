@@ -9,7 +9,8 @@ import numpy as np
 
 Batches = Iterable[tuple[Any, ...]]
 """Batches as pairs (x, y) or triples (x, y, weights), as for `fit`: a `tf.data.Dataset`, a list or a generator. A
-single tuple of whole arrays is accepted too, and cut into batches."""
+single tuple of whole arrays is accepted too, and cut into batches; x and y may also be dictionaries of arrays, and one
+of the two a list of them."""
 Progress = Callable[[int], None]
 """Callback that receives the number of examples processed so far after each batch."""
 
@@ -88,13 +89,14 @@ def count_of(structure: Any) -> int:
 
 
 def _is_arrays(batches: Any) -> bool:
-    return isinstance(batches, tuple) and bool(batches) and all(map(hasattr, batches, ["shape"] * len(batches)))
+    """Tests whether a tuple is (x, y) or (x, y, weights): none of its parts could be a batch."""
+    return isinstance(batches, tuple) and any(isinstance(part, dict) or hasattr(part, "shape") for part in batches)
 
 
 def _cut(arrays: Any, batch_size: int) -> Iterator[Any]:
     for start in range(0, count_of(arrays), batch_size):
-        stop = start + batch_size
-        yield keras.tree.map_structure(lambda array, part=slice(start, stop): array[part], arrays)
+        part = slice(start, start + batch_size)
+        yield keras.tree.map_structure(lambda array, part=part: None if array is None else array[part], arrays)
 
 
 def _check_weights(weights: Any) -> np.ndarray:

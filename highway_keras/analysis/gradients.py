@@ -94,8 +94,8 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
         The three parts, in float64.
 
     Raises:
-        ValueError: if the layer is not dense, its carry gate is separate, it has batch normalization or dropout, or the
-            derivative of an activation is not known from its output.
+        ValueError: if the layer is not dense, its carry gate is separate, it has batch normalization or dropout, the
+            derivative of an activation is not known from its output, or the layer is not built.
 
     Example:
         parts = jacobian(model.get_layer("highway_03"), inputs)
@@ -114,6 +114,8 @@ def jacobian(layer: Highway, x: np.ndarray) -> Jacobian:
             "The Jacobian is known for a `Highway` layer with a coupled carry gate, without batch normalization and "
             f"dropout, whose activations have derivatives known from their outputs. Received: {layer}"
         )
+    if not layer.built:
+        raise ValueError(f"'{layer.name}' has no weights yet: build it first, `layer.build((None, units))`.")
     x = np.asarray(x, "float64")
     paths = []
     for kernel, bias, activation in (

@@ -66,12 +66,13 @@ def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
     This is the correlation ratio, eta squared, of all columns together.
 
     Args:
-        routes: the result of `signatures`, `[examples, columns]`.
+        routes: the result of `signatures`, `[examples, columns]`. Examples with NaN, those with all steps masked, are
+            left out.
         labels: class numbers `[examples]` or `[examples, 1]`, or one-hot labels `[examples, classes]`.
 
     Returns:
         A number from 0 (all classes take the same route on average) to 1 (the class determines the route). NaN if all
-        routes are equal.
+        routes are equal or NaN.
 
     Raises:
         ValueError: if routes and labels differ in length, or the labels are not classes.
@@ -80,8 +81,10 @@ def explained_by_class(routes: np.ndarray, labels: np.ndarray) -> float:
         explained_by_class(signatures(model, images), labels)  # near 0 if routes do not depend on the class
     """
     count_of((routes, labels))
-    labels = class_numbers(labels)
-    routes = routes.astype("float64")
+    known = ~np.isnan(routes).any(axis=1)
+    routes, labels = routes[known].astype("float64"), class_numbers(labels)[known]
+    if not len(routes):
+        return float("nan")
     mean = routes.mean(axis=0)
     total = np.square(routes - mean).sum()
     between = sum(

@@ -88,6 +88,11 @@ def test_other_layers_are_rejected(layer):
         jacobian(layer, np.zeros((1, 3)))
 
 
+def test_a_layer_without_weights_has_no_jacobian():
+    with pytest.raises(ValueError, match="has no weights yet: build it first"):
+        jacobian(Highway(), np.zeros((1, 3)))
+
+
 def test_a_penalty_on_the_outputs_does_not_change_the_jacobian():
     x = np.ones((1, 3), "float32")
     layers = [Highway(), Highway(activity_regularizer="l2")]

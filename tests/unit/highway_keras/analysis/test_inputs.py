@@ -83,6 +83,27 @@ def test_gates_are_read_from_batches_with_labels():
         np.testing.assert_allclose(reader.read(each, 3)["h"], expected, rtol=1e-5)
 
 
+def two_inputs():
+    first, second = keras.Input((4,), name="first"), keras.Input((4,), name="second")
+    y = Highway(name="h", transform_initializer="zeros")(first + second)
+    return keras.Model([first, second], layers.Dense(3)(y))
+
+
+@pytest.mark.parametrize("x", [[X, 2 * X], (X, 2 * X), {"first": X, "second": 2 * X}], ids=["list", "tuple", "dict"])
+def test_whole_arrays_of_a_model_with_several_inputs_are_cut_into_batches(x):
+    model = two_inputs()
+    expected = lesion_layers(model, [(x, Y)], classification).scores["loss"]
+    for each in ((x, Y), (x, Y, np.ones(5)), (x, Y, None)):
+        np.testing.assert_allclose(lesion_layers(model, each, classification).scores["loss"], expected, rtol=1e-5)
+
+
+def test_a_tuple_of_batches_is_no_tuple_of_arrays():
+    model = net()
+    expected = lesion_layers(model, (X, Y), classification).scores["loss"]
+    for batches in (((X[:3], Y[:3]), (X[3:], Y[3:])), ([X[:3], Y[:3]], [X[3:], Y[3:]])):
+        np.testing.assert_allclose(lesion_layers(model, batches, classification).scores["loss"], expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("read", [gates, mean_gates, signatures, lambda model, x: gradient_norms(model, x, Y[:0])])
 def test_empty_inputs_are_rejected(read):
     with pytest.raises(ValueError, match="x contains no examples"):

@@ -33,6 +33,13 @@ def test_classes_explain_all_or_nothing():
     assert np.isnan(explained_by_class(np.full((4, 2), 0.3), labels))
 
 
+def test_examples_without_a_route_do_not_count():
+    routes, labels = np.array([[0.1, 0.2], [0.3, 0.1], [np.nan, np.nan], [0.9, 0.4]]), np.array([0, 0, 1, 1])
+    known = [0, 1, 3]
+    assert explained_by_class(routes, labels) == explained_by_class(routes[known], labels[known])
+    assert np.isnan(explained_by_class(routes[2:3], labels[2:3]))
+
+
 @few_examples
 @given(st.integers(0, 100), st.integers(2, 5))
 def test_variances_within_and_between_classes_add_up_to_the_total(seed, classes):
