@@ -10,7 +10,7 @@ from keras import ops
 
 from highway_keras.layers import HighwayStack
 from highway_keras.layers.affine import AffineHighway
-from highway_keras.weights.files import arrays_of
+from highway_keras.weights.files import arrays_of, to_numpy
 from highway_keras.weights.layouts import LAYOUTS, WeightLayout
 from highway_keras.weights.reading import Values, dense_values, layer_values
 
@@ -83,7 +83,7 @@ def load(
     try:
         _assign(assignments)
         if inputs is not None:
-            _compare(target, assignments, inputs, ops.convert_to_numpy(outputs), tolerance)
+            _compare(target, assignments, inputs, to_numpy(outputs), tolerance)
     except BaseException:
         _assign(previous)
         raise

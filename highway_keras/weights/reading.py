@@ -27,7 +27,8 @@ def layer_values(arrays: Mapping[str, Any], layout: WeightLayout, prefix: str) -
         `moving_variance`.
 
     Raises:
-        ValueError: if names are missing or left over, or a joined kernel cannot be halved.
+        ValueError: if names are missing or left over, the numbers of the layers have gaps, or a joined kernel cannot be
+            halved.
     """
     templates = {key: prefix + name for key, name in _names(layout).items()}
     numbers = _numbers(arrays, templates.values())
@@ -41,6 +42,12 @@ def layer_values(arrays: Mapping[str, Any], layout: WeightLayout, prefix: str) -
             f"The names do not fit the layout of {layout.source} with prefix={prefix!r}. "
             f"Expected names such as '{templates['kernel']}'. "
             f"Missing: {_listed(missing)}. Left over: {_listed(left)}. All: {_listed(arrays)}"
+        )
+    # In a prefix, {n} may count parts without weights, such as dropout between the layers.
+    if NUMBER not in prefix and numbers != [""] and len(numbers) <= int(numbers[-1]) - int(numbers[0]):
+        raise ValueError(
+            "The numbers of the layers have gaps, so that layers may be missing. If none is, pass a mapping whose names "
+            f"have consecutive numbers. Received: layers {_listed(numbers)}"
         )
     return [_converted({key: to_numpy(arrays[name]) for key, name in row.items()}, layout) for row in rows]
 

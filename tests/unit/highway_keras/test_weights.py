@@ -150,6 +150,24 @@ def test_a_single_layer_loads_and_prefixes_may_contain_numbers():
     weights.load(stack(2, 4), arrays, layout="HighwayLayer", prefix="blocks.{n}.", inputs=x, outputs=second)
 
 
+def test_missing_layers_are_noticed():
+    arrays, _, _ = source("fairseq", depth=3)
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("layers.1.")}
+    layer = stack(2)
+    before = snapshot(layer)
+    with pytest.raises(ValueError, match="layers may be missing.* Received: layers 0, 2"):
+        weights.load(layer, arrays, layout="fairseq")
+    assert_unchanged(layer, before)
+
+
+def test_a_container_may_have_parts_without_weights():
+    """Highway, dropout, highway: PyTorch numbers all three."""
+    arrays, x, y = source("HighwayNetwork", depth=2)
+    numbers = {"highway_layers.0.": "net.0.", "highway_layers.1.": "net.2."}
+    arrays = {numbers[name[:17]] + name[17:]: array for name, array in arrays.items()}
+    weights.load(stack(2), arrays, layout="HighwayLayer", prefix="net.{n}.", inputs=x, outputs=y)
+
+
 def test_a_network_loads_with_its_dense_layers():
     arrays, _, _ = source("HighwayNetwork", units=4, depth=2)
     rng = np.random.default_rng(1)

@@ -92,6 +92,15 @@ def test_layers_with_joined_kernels_compute_what_pytorch_computes(layout, name, 
     weights.load(stack, path, layout=layout, inputs=x.numpy(), outputs=module(x).detach().numpy())
 
 
+def test_inputs_and_outputs_may_be_tensors():
+    module, x = random(Joined("layers", 6, 2)), torch.randn(4, 6)
+    stack = HighwayStack(2)
+    stack.build((None, 6))
+    outputs = module(x)
+    assert outputs.requires_grad
+    weights.load(stack, module.state_dict(), layout="fairseq", inputs=x, outputs=outputs)
+
+
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])
 def test_a_network_computes_what_pytorch_computes(kind, tmp_path):
     module = random(HighwayNetwork(3, 6, 4, 2))
