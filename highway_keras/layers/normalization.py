@@ -75,8 +75,20 @@ def _by_kernel(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Normalized
     options = {"epsilon": epsilon, "is_training": True}
     found = tf.raw_ops.FusedBatchNormV3(x=as_maps(inputs), scale=gamma, offset=beta, mean=[], variance=[], **options)
     count = ops.cast(tf.size(inputs) // inputs.shape[-1], gamma.dtype)
-    # The kernel returns the sample variance, and normalizes by that of the population.
-    variance = found.batch_variance * (ops.maximum(count - 1, 1) / count)
+
+    @tf.custom_gradient
+    def moments(inputs: Any) -> Any:
+        # The kernel returns the sample variance, and normalizes by that of the population.
+        variance = found.batch_variance * (ops.maximum(count - 1, 1) / count)
+
+        def slopes(mean_slope: Any, variance_slope: Any) -> Any:
+            # The kernel's own gradient ignores its statistics, which the gradient of a gradient passes through.
+            centred = ops.cast(inputs, "float32") - found.batch_mean
+            return ops.cast((mean_slope + 2 * variance_slope * centred) / count, inputs.dtype)
+
+        return (found.batch_mean, variance), slopes
+
+    mean, variance = moments(inputs)
 
     def gradient(upstream: Any) -> tuple[Any, Any, Any]:
         saved = {f"reserve_space_{number}": getattr(found, f"reserve_space_{number}") for number in (1, 2, 3)}
@@ -85,7 +97,7 @@ def _by_kernel(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Normalized
         )
         return tf.reshape(slopes.x_backprop, tf.shape(inputs)), slopes.scale_backprop, slopes.offset_backprop
 
-    return Normalized(tf.reshape(found.y, tf.shape(inputs)), found.batch_mean, variance, gradient)
+    return Normalized(tf.reshape(found.y, tf.shape(inputs)), mean, variance, gradient)
 
 
 def _by_xla(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Normalized:

@@ -53,7 +53,8 @@ def load(net: keras.Model, name: str) -> None:
     if different and different.keys() != _weights(net.layers[-1]).keys():
         name, shape = next(iter(different.items()))
         raise ValueError(
-            f"With weights=True, only the number of outputs may differ from the preset. Received: {name} of shape {shape}"
+            "With weights=True, only the number of outputs may differ from the preset. "
+            f"Received: {name} of shape {shape}"
         )
     for name in weights.keys() - different.keys():
         weights[name].assign(arrays[name])

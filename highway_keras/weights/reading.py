@@ -46,8 +46,8 @@ def layer_values(arrays: Mapping[str, Any], layout: WeightLayout, prefix: str) -
     # In a prefix, {n} may count parts without weights, such as dropout between the layers.
     if NUMBER not in prefix and numbers != [""] and len(numbers) <= int(numbers[-1]) - int(numbers[0]):
         raise ValueError(
-            "The numbers of the layers have gaps, so that layers may be missing. If none is, pass a mapping whose names "
-            f"have consecutive numbers. Received: layers {_listed(numbers)}"
+            "The numbers of the layers have gaps, so that layers may be missing. If none is, pass a mapping whose "
+            f"names have consecutive numbers. Received: layers {_listed(numbers)}"
         )
     return [_converted({key: to_numpy(arrays[name]) for key, name in row.items()}, layout) for row in rows]
 

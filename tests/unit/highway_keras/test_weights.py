@@ -155,7 +155,7 @@ def test_missing_layers_are_noticed():
     arrays = {name: array for name, array in arrays.items() if not name.startswith("layers.1.")}
     layer = stack(2)
     before = snapshot(layer)
-    with pytest.raises(ValueError, match="layers may be missing.* Received: layers 0, 2"):
+    with pytest.raises(ValueError, match=r"layers may be missing.* Received: layers 0, 2"):
         weights.load(layer, arrays, layout="fairseq")
     assert_unchanged(layer, before)
 

@@ -6,6 +6,7 @@ import pytest
 
 from highway_keras import ConvHighway
 from highway_keras.layers import fused_blend, normalization, recording
+from highway_keras.layers.equations import blend
 from tests.unit.highway_keras import reference
 from tests.unit.highway_keras.backend import BACKEND, array, scramble, weights_of
 
@@ -297,6 +298,36 @@ def test_the_gradient_through_the_statistics_equals_differences_in_float64(calls
         move[index] = 1e-5
         slopes[index] = (total(x + move) - total(x - move)) / 2e-5
     assert_near(found["x"], slopes, 5)
+
+
+@pytest.mark.parametrize("channels", [3, normalization.VECTOR])
+def test_the_gradient_of_a_gradient_passes_through_the_statistics(channels):
+    rng = np.random.default_rng(0)
+    block, gate, x, upstream = (tf.constant(rng.normal(size=(2, 3, 3, channels)), "float32") for _ in range(4))
+    gain, offset, bias = (tf.constant(rng.normal(size=channels), "float32") for _ in range(3))
+    activations = fused_blend.Activations(keras.activations.tanh, keras.activations.sigmoid)
+
+    def fused(block):
+        return fused_blend.normalized_fused_blend((block, gate), (gain, offset), bias, x, (activations, 1e-3))[0]
+
+    def op_by_op(block):
+        moments = keras.ops.moments(block, (0, 1, 2))
+        normalized = keras.ops.batch_normalization(block, *moments, -1, offset=offset, scale=gain, epsilon=1e-3)
+        return blend(tf.tanh(normalized), x, tf.sigmoid(gate + bias), None)
+
+    @tf.function(autograph=False)
+    def slopes_of_penalty(function, block):
+        """Returns the gradient of a penalty on the gradient of a loss."""
+        with tf.GradientTape() as outer:
+            outer.watch(block)
+            with tf.GradientTape() as inner:
+                inner.watch(block)
+                loss = tf.reduce_sum(function(block) * upstream)
+            penalty = tf.reduce_sum(inner.gradient(loss, block) ** 2)
+        return outer.gradient(penalty, block)
+
+    expected = array(slopes_of_penalty(op_by_op, block))
+    np.testing.assert_allclose(array(slopes_of_penalty(fused, block)), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_masked_or_frozen_normalization_runs_op_by_op(calls):
