@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import reprlib
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -30,6 +31,9 @@ FIRST, LONGEST = 0.25, 30.0
 _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
 _METADATA = TypeAdapter(VersionMetadata)
 T = TypeVar("T")
+# A whole file, or lists of pixels, would be a message of megabytes.
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 200
 CHANNELS = (1, 3, 4)
 # Pillow's modes that PNG can store, and those that keep the transparency of others.
 PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
@@ -333,7 +337,7 @@ def _png(image: Image.Image, number: int) -> bytes:
 def _shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} and shape {value.shape}"
-    return f"{value!r} ({type(value).__name__})"
+    return f"{_BRIEF.repr(value)} ({type(value).__name__})"
 
 
 def _retry_after(header: str) -> float:

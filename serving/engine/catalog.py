@@ -4,6 +4,7 @@ A failure affects only the version it belongs to: that version is refused, with 
 service while their folder cannot be read; `Catalog` says when they are dropped.
 """
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -247,6 +248,9 @@ class Catalog(Generic[T]):
         state = self._models.get(name) or ModelState()
         problem = ""
         try:
+            if name in self._models and folder.is_symlink() and not folder.exists():
+                # Its target may be back soon, unlike a folder that was removed.
+                raise FileNotFoundError(errno.ENOENT, "the link leads nowhere")
             on_disk, too_large = repository.listed(folder) if there else ([], {})
             uncopied = {**uncopied, **too_large}
             if on_disk or uncopied:

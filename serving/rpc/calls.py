@@ -125,6 +125,8 @@ def handler(
 
     async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
         call, status, access, headers = GrpcCall(), 499, parts.access, _headers(context)
+        # Later, the connection may be gone.
+        client, _ = client_of(context.peer())
         record, size = access.begin(headers), 0
         access.enter()
         try:
@@ -155,7 +157,6 @@ def handler(
             raise
         finally:
             record.served = call.served
-            client, _ = client_of(context.peer())
             access.leave(record, size, method="POST", path=path, route=path, status=status, client=client)
 
     # The client sends one message, and gRPC would wait for it without a limit.
@@ -163,9 +164,12 @@ def handler(
 
 
 def client_of(peer: str) -> Client:
-    """Returns the client in gRPC's name of a peer: `ipv4:127.0.0.1:1024`, `ipv6:%5B::1%5D:1024`."""
+    """Returns the client in gRPC's name of a peer: `ipv4:127.0.0.1:1024`, `ipv6:%5B::1%5D:1024`.
+
+    The name is empty once the connection is gone: no address, and port 0.
+    """
     address, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return address.strip("[]"), int(port)
+    return address.strip("[]"), int(port or 0)
 
 
 def parsing_cost(body: bytes, bulk: tuple[tuple[int, ...], ...]) -> int:

@@ -162,6 +162,7 @@ def test_an_array_of_several_images(waits, shape):
     [
         ("seven.jpg", r"must be a list\. Received: 'seven\.jpg' \(str\)\. Put it in brackets"),
         (b"x", "must be a list"),
+        (bytes(10_000_000), r"must be a list\. Received: b'.{100,300} \(bytes\)\. Put it in brackets\.$"),
         (np.zeros((28, 28), "uint8"), r"must be a list\. Received: an array of uint8 and shape \(28, 28\)"),
         (np.zeros((28, 28, 1), "uint8"), "must be a list"),
         (["nothing\0.png"], "cannot be read"),

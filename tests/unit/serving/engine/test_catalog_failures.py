@@ -113,6 +113,27 @@ def test_a_number_that_is_too_large_is_refused_and_the_version_before_it_serves(
     assert "cats" not in catalog.models()
 
 
+@pytest.mark.parametrize("target", ["away", "digits"])
+def test_a_model_stays_while_its_link_leads_nowhere(root, clock, target):
+    (root / "digits").rename(root / ".store")
+    (root / "digits").symlink_to(root / ".store")
+    catalog = Catalog(root, opened)
+    catalog.refresh()
+    (root / "digits").unlink()
+    # Nowhere, or to itself.
+    (root / "digits").symlink_to(root / target)
+    for _ in range(3):
+        clock[0] += 60.0
+        catalog.refresh()
+        assert catalog.find("digits") == "digits 2"
+    assert "the link leads nowhere. Loaded versions stay in service" in catalog.models()["digits"].problem
+    (root / "digits").unlink()
+    for _ in range(2):
+        clock[0] += 60.0
+        catalog.refresh()
+    assert catalog.names() == []
+
+
 def test_a_folder_whose_name_is_not_text_is_logged_once(root, catalog, caplog):
     folder = root / os.fsdecode(b"caf\xe9")
     try:

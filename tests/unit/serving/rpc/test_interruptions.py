@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import re
 
 from grpc_health.v1 import health_pb2
 
@@ -33,6 +34,26 @@ def test_a_call_that_the_client_cancels_is_an_error_in_metrics(served, monkeypat
     eventually(lambda: started)
     call.cancel()
     eventually(lambda: cancelled() != before)
+
+
+def test_a_call_whose_connection_breaks_leaves_nothing_behind(served, monkeypatch):
+    started = []
+
+    async def endless_predict(*_):
+        started.append(True)
+        await asyncio.sleep(60)
+
+    def held():
+        metrics = served.http.get("/metrics").text
+        return re.findall(r"^highway_bodies_bytes (\S+)$", metrics, re.MULTILINE)
+
+    monkeypatch.setattr(Batcher, "predict", endless_predict)
+    call = served.inference.ModelInfer.future(infer_request())
+    eventually(lambda: started)
+    assert held() != ["0.0"]
+    served.channel.close()
+    eventually(lambda: held() == ["0.0"])
+    assert call.done()
 
 
 def test_an_error_of_a_check_does_not_end_the_checks_of_health(served, monkeypatch):

@@ -342,6 +342,8 @@ def test_a_watch_of_health_ends_with_the_server(served):
 def test_addresses():
     assert client_of("ipv4:127.0.0.1:1024") == ("127.0.0.1", 1024)
     assert client_of("ipv6:%5B::1%5D:1024") == ("::1", 1024)
+    # Its connection is gone.
+    assert client_of("") == ("", 0)
 
 
 def test_a_key(version):
