@@ -1,23 +1,27 @@
 """Checks that a version passes before it is served: its folder, labels, graphs, and agreement with the Keras model.
 
 `serving.manifest` checks the manifest itself, and `serving.files` the digests. The checks here catch versions that are
-intact but would still answer wrongly, or not at all.
+intact but would still answer wrongly, or not at all. What shows only with some inputs is checked in each answer: see
+`sizes`, `values` and `converted`.
 """
 
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from serving.errors import ModelError
+from serving.errors import ModelError, OutputError, SmokeTestError
 from serving.inputs import INPUT
-from serving.manifest import GATE_MAPS, RGBA, SIDE, VALUE, Manifest
-from serving.reference import Samples
+from serving.manifest import BOXES, CROP, GATE_MAPS, MOST_DIGITS, PROBABILITIES, RGBA, SIDE, VALUE, Manifest
+from serving.reference import COMPARED, Samples
 
 # Tolerance of a probability on the reference images, and of a value relative to the spread of the reference values: a
 # GPU may multiply in TF32, with its ten bits; a different model is further off.
 TOLERANCE = 0.01
-# Tolerance of a value relative to itself, where the reference values hardly differ.
+# Tolerance of a value relative to itself, where the reference values hardly differ, and of a number from 0 to 1.
 ROUNDING = 1e-5
 # Types of tensors, by their names in ONNX Runtime.
 _UINT8, _FLOAT = "tensor(uint8)", "tensor(float)"
@@ -77,7 +81,12 @@ def graph(session: Any, content: Manifest, path: Path) -> None:
 def conversion_graph(session: Any, content: Manifest, path: Path) -> None:
     """Checks inputs and outputs of `picture.onnx`; see `graph`."""
     _tensors(path, session.get_inputs(), {RGBA: (_UINT8, (None, None, 4))}, every=True)
-    _tensors(path, session.get_outputs(), {INPUT: (_UINT8, content.input.shape[1:])}, every=False)
+    given = {output.name for output in session.get_outputs()}
+    optional = {BOXES: (None, 4), CROP: (4,)}
+    computed: dict[str, tuple[str, tuple[int | None, ...]]]
+    computed = {INPUT: (_UINT8, content.input.shape[1:])}
+    computed |= {name: (_FLOAT, shape) for name, shape in optional.items() if name in given}
+    _tensors(path, session.get_outputs(), computed, every=False)
     side = session.get_modelmeta().custom_metadata_map.get(SIDE, "1")
     if not (side.isascii() and side.isdigit() and int(side)):
         raise ModelError(f"{path} names {side!r} as the {SIDE} of images, not a positive number. Export it again.")
@@ -87,14 +96,74 @@ def agrees(found: np.ndarray, samples: Samples, content: Manifest) -> bool:
     """Returns whether predictions for the reference examples are those of the Keras model, within the tolerance.
 
     Args:
-        found: the output that the manifest calls `predicted`.
+        found: the output that the manifest calls `predicted`, for the examples in their order, from the first again
+            after the last.
         samples: the reference examples.
         content: the manifest.
     """
     tolerance = TOLERANCE
-    if content.predicted == VALUE and samples.predicted.size:
+    if content.predicted == VALUE:
         tolerance = TOLERANCE * float(np.ptp(samples.predicted)) + ROUNDING * float(np.abs(samples.predicted).max())
-    return np.allclose(found, samples.predicted, rtol=0, atol=tolerance)
+    # A batch may have the examples several times.
+    return np.allclose(found, np.resize(samples.predicted, found.shape), rtol=0, atol=tolerance)
+
+
+def sizes(outputs: Mapping[str, np.ndarray], count: int, content: Manifest) -> None:
+    """Checks that there are as many outputs as inputs, of the sizes in a manifest.
+
+    Args:
+        outputs: arrays by name.
+        count: number of images or rows.
+        content: the manifest.
+
+    Raises:
+        OutputError: an output has another shape.
+    """
+    for name, value in outputs.items():
+        shape = (count, content.positions) if name == GATE_MAPS else (count, *content.outputs[name].shape[1:])
+        if value.shape != shape:
+            raise OutputError(
+                f"{named(content)} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}"
+            )
+
+
+def values(outputs: Mapping[str, np.ndarray], content: Manifest) -> None:
+    """Checks the numbers that answer a request.
+
+    Args:
+        outputs: arrays by name.
+        content: the manifest.
+
+    Raises:
+        OutputError: one is NaN or infinite, or probabilities are not from 0 to 1 or do not sum to 1.
+    """
+    # JSON cannot express NaN, and a class derived from it would look like an answer.
+    for name, value in outputs.items():
+        flat = value.ravel()
+        # The sum of squares is finite if all are, and faster to compute than which are.
+        if not math.isfinite(flat.dot(flat)) and not np.isfinite(value).all():
+            wrong = int(np.argmin(np.isfinite(value).all(axis=-1)))
+            raise OutputError(f"{named(content)} computed NaN or infinity as {name} of {content.unit} {wrong + 1}")
+    if (found := outputs.get(PROBABILITIES)) is not None and found.size:
+        _check_probabilities(found, content)
+
+
+def converted(outputs: Mapping[str, np.ndarray], content: Manifest) -> None:
+    """Checks the outputs of `picture.onnx`.
+
+    Args:
+        outputs: arrays by name.
+        content: the manifest.
+
+    Raises:
+        OutputError: the image is not an input of the net, or a digit or the crop is not a part of it.
+    """
+    image, size = outputs[INPUT], content.input.shape[1:]
+    if image.shape != size:
+        raise OutputError(f"{named(content)} converts an image to {image.shape}, and takes {size}")
+    for name, shape in ((BOXES, (min(len(outputs.get(BOXES, ())), MOST_DIGITS), 4)), (CROP, (4,))):
+        if (found := outputs.get(name)) is not None and not (found.shape == shape and _is_within(found)):
+            raise OutputError(f"{named(content)} computed {name} that are not parts of the image")
 
 
 def smoke_test(model: Any) -> None:
@@ -104,33 +173,87 @@ def smoke_test(model: Any) -> None:
         model: a `serving.model.Model`.
 
     Raises:
-        ModelError: the outputs do not have the shape in its manifest, are NaN or infinite, or differ from those of the
-            Keras model; or an image is not converted to the shape of the input.
+        ModelError: the outputs cannot be answers, or differ from those of the Keras model; or see `conversion`.
+        SmokeTestError: a graph failed.
     """
     content, samples = model.manifest, model.samples
-    where = f"version {content.version} of model {content.name!r}"
-    size = content.input.shape[1:]
-    inputs = samples.inputs if samples else np.zeros((1, *size), content.input.dtype)
-    found = model.predict(inputs)
-    for name, value in found.items():
-        shape = (len(inputs), *content.outputs[name].shape[1:])
-        if value.shape != shape or value.dtype != np.float32:
+    inputs = samples.inputs if samples else np.zeros((COMPARED, *content.input.shape[1:]), content.input.dtype)
+    # A graph may have been traced with the number of samples.
+    for batch in (inputs, np.resize(inputs, (2 * len(inputs) + 1, *inputs.shape[1:]))):
+        with _refusing():
+            found = model.predict(batch)
+            sizes(found, len(batch), content)
+            values(found, content)
+            if content.maps:
+                values(model.predict_maps(batch), content)
+        if samples and not agrees(found[content.predicted], samples, content):
             raise ModelError(
-                f"{where} computes {name} as {value.dtype} {value.shape}, its manifest says float32 {shape}. Export it "
-                "again."
+                f"{named(content)} does not predict like the Keras model it was exported from. Export it again."
             )
-        if not np.isfinite(value).all():
-            raise ModelError(f"{where} computes NaN or infinity as {name}. Train and export it again.")
-    if samples and not agrees(found[content.predicted], samples, content):
-        raise ModelError(f"{where} does not predict like the Keras model it was exported from. Export it again.")
-    if model.conversion is not None and (converted := model.to_input(_stroke())).shape != size:
-        raise ModelError(f"{where} converts an image to {converted.shape}, and takes {size}. Export it again.")
+    conversion(model)
 
 
-def _stroke() -> np.ndarray:
-    drawn = np.full((32, 32, 4), 255, np.uint8)
-    drawn[8:24, 14:18, :3] = 0
-    return drawn
+def conversion(version: Any) -> None:
+    """Converts a few images with a version, if it takes image files.
+
+    Args:
+        version: a `serving.model.Version`.
+
+    Raises:
+        ModelError: the results are not inputs of the net with their digits or crop.
+        SmokeTestError: the graph failed.
+    """
+    if version.conversion is None:
+        return
+    for rgba in _drawn():
+        with _refusing():
+            version.see(rgba, segments=True)
+
+
+def named(content: Manifest) -> str:
+    """Returns how messages name a version."""
+    return f"version {content.version} of model {content.name!r}"
+
+
+def _check_probabilities(found: np.ndarray, content: Manifest) -> None:
+    flat = found.ravel()
+    # For a few numbers, five times as fast as the minimum and the maximum.
+    least, most = flat[flat.argmin()], flat[flat.argmax()]
+    if least < 0 or most > 1 + ROUNDING:
+        raise OutputError(f"{named(content)} computed probabilities from {least:.3g} to {most:.3g}")
+    if content.multi_label:
+        return
+    sums = found.sum(axis=-1)
+    for place in (sums.argmin(), sums.argmax()):
+        if abs(sums[place] - 1) > TOLERANCE:
+            raise OutputError(
+                f"{named(content)} computed probabilities of {content.unit} {place + 1} that sum to {sums[place]:.3g}"
+            )
+
+
+def _is_within(parts: np.ndarray) -> bool:
+    """Returns whether parts of an image, top, bottom, left and right from 0 to 1, are in it; NaN is not."""
+    starts, ends = parts[..., ::2], parts[..., 1::2]
+    return bool((starts >= -ROUNDING).all() and (starts <= ends).all() and (ends <= 1 + ROUNDING).all())
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuses a version whose outputs cannot be answers."""
+    try:
+        yield
+    except OutputError as error:
+        # A graph that failed may have lacked memory: the version is tried again.
+        kind = SmokeTestError if error.__cause__ else ModelError
+        raise kind(f"{error.fault}. Train and export it again.") from error
+
+
+def _drawn() -> list[np.ndarray]:
+    """Returns images that differ most: of one stroke, of two, without any, and as small and as wide as can be."""
+    one, two = np.full((32, 32, 4), 255, np.uint8), np.full((32, 64, 4), 255, np.uint8)
+    one[8:24, 14:18, :3] = two[8:24, 14:18, :3] = two[8:24, 46:50, :3] = 0
+    blank = np.full((32, 32, 4), 255, np.uint8)
+    return [one, two, blank, blank[:1, :1], blank[:1]]
 
 
 def _tensors(

@@ -34,7 +34,7 @@ class DrainingError(ModelError):
 
 
 class SmokeTestError(ServingError):
-    """Opening a version and a first prediction crashed, or took too long."""
+    """Opening a version or a first prediction failed, crashed, or took too long."""
 
 
 class UnknownModelError(ServingError):
@@ -46,7 +46,15 @@ class RequestError(ServingError):
 
 
 class OutputError(ServingError):
-    """A model computed NaN or infinity."""
+    """A model computed what cannot be an answer, or nothing.
+
+    Args:
+        fault: which version computed what.
+    """
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(f"{fault}. The model is at fault, not the request: serve another version.")
 
 
 class ImageError(ServingError):

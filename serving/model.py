@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serving import checks, files, image_files, reference, repository
-from serving.errors import ImageError
+from serving.errors import ImageError, OutputError
 from serving.inputs import INPUT
 from serving.manifest import (
     BOXES,
@@ -80,6 +80,7 @@ class Version:
 
         Raises:
             ImageError: the version was exported without `picture.onnx`.
+            OutputError: it fails on this image, or converts it to something else.
 
         Example:
             image = model.to_input(image_files.read(Path("seven.jpg"), model.side))
@@ -98,6 +99,7 @@ class Version:
 
         Raises:
             ImageError: the version was exported without `picture.onnx`.
+            OutputError: it fails on this image, or computes what cannot be inputs, digits or a crop.
 
         Example:
             images, boxes, _ = model.see(image_files.read(Path("seven.jpg")), segments=True)
@@ -121,7 +123,9 @@ class Version:
                 f"version {self.manifest.version} of model {self.manifest.name!r} takes no image files, as it has no "
                 f"{PICTURE}. Export the run again, or send pixels."
             )
-        return self.conversion.run(names, {RGBA: rgba})
+        found = _run(self.conversion, names, {RGBA: rgba}, self.manifest)
+        checks.converted(found, self.manifest)
+        return [*found.values()]
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,7 @@ class Model(Version):
 
         Raises:
             ValueError: the inputs have another type or size.
+            OutputError: it fails on these inputs, or its outputs have other sizes than in the manifest.
 
         Example:
             open_model(Path("models/demo")).predict(images)["probabilities"]
@@ -164,6 +169,7 @@ class Model(Version):
 
         Raises:
             ValueError: the images have another type or size.
+            OutputError: see `predict`.
 
         Example:
             open_model(Path("models/demo")).predict_maps(images)["gate_maps"]
@@ -178,7 +184,9 @@ class Model(Version):
                 f"{unit}s must be {wanted.dtype} of shape (batch, {', '.join(map(str, wanted.shape[1:]))}). "
                 f"Received: {unit}s of {inputs.dtype} and shape {inputs.shape}"
             )
-        return dict(zip(names, self.session.run(names, {wanted.name: inputs}), strict=True))
+        found = _run(self.session, names, {wanted.name: inputs}, self.manifest)
+        checks.sizes(found, len(inputs), self.manifest)
+        return found
 
 
 def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
@@ -241,6 +249,15 @@ def _open(folder: Path, content: Manifest, closed: bool) -> tuple[Version, dict[
 def side_of(conversion: Any) -> int:
     """Returns the side that the metadata of a session of `picture.onnx` name; the default for older files."""
     return int(conversion.get_modelmeta().custom_metadata_map.get(SIDE, image_files.SIDE))
+
+
+def _run(session: Any, names: Sequence[str], inputs: dict[str, np.ndarray], content: Manifest) -> dict[str, np.ndarray]:
+    """Returns outputs of a graph by name."""
+    try:
+        return dict(zip(names, session.run(names, inputs), strict=True))
+    except Exception as error:
+        # ONNX Runtime's exceptions share no other base.
+        raise OutputError(f"{checks.named(content)} failed on this input: {str(error).removesuffix('.')}") from error
 
 
 def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:

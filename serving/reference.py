@@ -70,6 +70,8 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         raise ModelError(
             f"{path} has {key} or {content.predicted} of another shape than the manifest. Export it again."
         )
+    if not len(inputs):
+        raise ModelError(f"{path} has no {key} to try the model on. Export it again.")
     sets = (len(content.labels),) if content.multi_label else ()
     values = 2 if content.multi_label else len(content.labels)
     if classes is not None and (classes.shape != (len(inputs), *sets) or not np.isin(classes, np.arange(values)).all()):

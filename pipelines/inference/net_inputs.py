@@ -11,7 +11,7 @@ from pipelines.core.console import printable
 from pipelines.core.url import Stored, read_all
 from pipelines.inference.inputs import Fetched
 from serving import image_files
-from serving.errors import ImageError
+from serving.errors import ImageError, OutputError
 from serving.model import Model
 
 # With nets of 10 to 50 layers on one thread, larger batches are no faster per image.
@@ -51,7 +51,7 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
         try:
             images, boxes, _ = model.see(_decoded(image, model))
             return NetInput(image.name, images[0], None, None if boxes is None else len(boxes))
-        except ImageError as error:
+        except (ImageError, OutputError) as error:
             return NetInput(image.name, None, printable(str(error)))
 
     return lambda batch: [convert(image) for image in _read(batch)]

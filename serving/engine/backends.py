@@ -90,7 +90,7 @@ class Backend(Protocol):
         Raises:
             ModelError: it is incomplete or damaged, or cannot be loaded.
             UnavailableError: the backend cannot be reached, or does not have it yet.
-            SmokeTestError: its smoke test crashed, or took too long.
+            SmokeTestError: its smoke test failed, crashed, or took too long.
         """
 
     def rest(self) -> None:
@@ -197,7 +197,7 @@ class InProcessBackend:
 
         Raises:
             ModelError: it is incomplete, damaged, not signed as required, cannot be loaded, or contradicts itself.
-            SmokeTestError: its smoke test crashed, or took too long.
+            SmokeTestError: its smoke test failed, crashed, or took too long.
         """
         limits, crashes = self.settings, self.settings.crashes
         # Refuses damaged versions, and those still being copied, without a child process.

@@ -1,7 +1,6 @@
 """Computes a model's outputs for the images or rows of a request, within the limits."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -11,11 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from serving import checks
 from serving.engine.backends import Outputs, ServedVersion
 from serving.engine.decoding import Decoder
 from serving.engine.processes import SMALL, Offload
 from serving.engine.settings import Settings
-from serving.errors import BusyError, GoneError, LimitError, OutputError, SlowError
+from serving.errors import BusyError, GoneError, LimitError, SlowError
 from serving.model import Seen
 from serving.protocols.request import Request
 from serving.tracing import Tracing
@@ -145,7 +145,7 @@ class Predictor:
             ImageError: an image file cannot be decoded.
             BusyError: a queue is full.
             SlowError: the time limit is exceeded.
-            OutputError: the model computed NaN or infinity.
+            OutputError: the model computed what cannot be an answer, or nothing.
         """
         start, count = time.perf_counter(), len(request.images if request.images is not None else request.files or ())
         if count > self.settings.images:
@@ -215,7 +215,7 @@ class Predictor:
             outputs = await served.predict(images, lone)
             if maps and served.predict_maps:
                 outputs = {**outputs, **await served.predict_maps(images)}
-        _check_finite(outputs, served)
+        checks.values(outputs, served.manifest)
         return Predicted(served, images, outputs, boxes, crops)
 
     def _check_count(self, count: int) -> None:
@@ -249,16 +249,3 @@ class Predictor:
         finally:
             self._decoding -= len(files)
             served.statistics.converted.add(time.perf_counter() - start)
-
-
-def _check_finite(outputs: Outputs, served: ServedVersion) -> None:
-    # JSON cannot express NaN, and a class derived from it would look like an answer.
-    for name, value in outputs.items():
-        flat = value.ravel()
-        # The sum of squares is finite if all are, and faster to compute than which are.
-        if not math.isfinite(flat.dot(flat)) and not np.isfinite(value).all():
-            manifest, wrong = served.manifest, int(np.argmin(np.isfinite(value).all(axis=-1)))
-            raise OutputError(
-                f"version {manifest.version} of model {manifest.name!r} computed NaN or infinity as {name} of "
-                f"{manifest.unit} {wrong + 1}. The model is at fault, not the request: serve another version."
-            )

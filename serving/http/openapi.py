@@ -176,7 +176,7 @@ _REFUSED = {
     415: "The body is compressed in another way than gzip or deflate.",
     421: "The Host header has a name that is not the endpoint's.",
     429: "The key sends more requests than its limit; Retry-After says when to try again.",
-    500: "The model computed NaN or infinity, for this image or row at least.",
+    500: "The model failed or computed what cannot be an answer, for this image or row at least.",
     503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
     504: "The prediction exceeded the time limit.",
 }

@@ -45,6 +45,7 @@ class TfServingBackend:
 
         Raises:
             ModelError: the version is incomplete, damaged, not signed as required, or contradicts itself.
+            SmokeTestError: its `picture.onnx` failed.
             UnavailableError: the server does not have it yet, has another one, or cannot be reached.
         """
         name, version = folder.parent.name, int(folder.name)
@@ -58,6 +59,7 @@ class TfServingBackend:
                 f"TF Serving at {self._address} reports {state} for version {version} of model {name!r}."
             )
         opened = open_without_graph(folder, content, closed=bool(trusted))
+        checks.conversion(opened)
         remote = RemoteVersion(name, version, opened, self._connection, self._settings)
         self._wait(remote.compare())
         return remote

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,41 +20,18 @@ from serving.errors import ModelError
 from serving.model import open_model
 from tests import tiny_model
 
+from .changed_versions import edit, seal, tried, write
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A version with everything that an export has, not to be changed."""
-    folder = tiny_model.write(tmp_path_factory.mktemp("made") / "tiny" / "1")
-    images = np.random.default_rng(0).integers(0, 256, (6, *tiny_model.SHAPE), dtype="uint8")
-    np.savez(
-        folder / manifest.REFERENCE, images=images, probabilities=open_model(folder).predict(images)["probabilities"]
-    )
-    seal(folder)
-    return folder
+    return write(tmp_path_factory.mktemp("made") / "tiny" / "1")
 
 
 @pytest.fixture
 def version(made, tmp_path):
     return shutil.copytree(made, tmp_path / "models" / "tiny" / "1")
-
-
-def seal(folder, **changes):
-    """Rewrites the manifest, as someone who changed the version on purpose would."""
-    path = folder / manifest.NAME
-    content = json.loads(path.read_text()) | changes
-    content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
-    path.write_text(json.dumps(content))
-
-
-def tried(folder):
-    return InProcessBackend(Settings(folder.parents[1]), None, lambda _: lambda *_: None).open(folder)
-
-
-def edit(folder, change, name=manifest.ONNX):
-    model = onnx.load(folder / name)
-    change(model.graph)
-    onnx.save(model, folder / name)
-    seal(folder)
 
 
 def rename_output(graph):
@@ -147,11 +125,9 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
         ModelError, match=r"computes probabilities as float32 \(4, 5\), its manifest says float32 \(4, 4\)"
     ):
         checks.smoke_test(model)
-    model = SimpleNamespace(
-        **vars(opened) | {"conversion": True}, predict=opened.predict, to_input=lambda _: np.zeros((5, 5, 1))
-    )
+    conversion = SimpleNamespace(get_outputs=list, run=lambda *_: [np.zeros((5, 5, 1), "uint8")])
     with pytest.raises(ModelError, match=r"converts an image to \(5, 5, 1\), and takes \(4, 3, 1\)"):
-        checks.smoke_test(model)
+        checks.smoke_test(replace(opened, conversion=conversion))
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def version(number, *, gone, columns=(), outputs=("probabilities",), lone_reques
         await asyncio.sleep(0.01)
         if gone:
             raise GoneError(f"{number} is gone")
-        return {"probabilities": np.full((len(images), 1), number)}
+        return {"probabilities": np.ones((len(images), 1)), "gate_means": np.full((len(images), 1), number)}
 
-    manifest = SimpleNamespace(columns=columns, outputs=dict.fromkeys(outputs))
+    manifest = SimpleNamespace(columns=columns, outputs=dict.fromkeys(outputs), multi_label=False)
     return SimpleNamespace(predict=predict, statistics=Statistics(), manifest=manifest)
 
 
@@ -51,7 +51,7 @@ def test_one_refresh_is_enough_for_all_requests_whose_version_is_gone(tmp_path):
         now[0] = second
 
     found = predicted(tmp_path, first, look, lambda: now[0], count=20)
-    assert {(one.served is second, int(one.outputs["probabilities"][0, 0])) for one in found} == {(True, 2)}
+    assert {(one.served is second, int(one.outputs["gate_means"][0, 0])) for one in found} == {(True, 2)}
     assert len(looks) == 1
 
 
@@ -122,7 +122,7 @@ def taking_files(served, grey=True):
         return Seen(np.zeros((1, 2, 2, 1), np.uint8), None)
 
     served.see, served.side = see, 500
-    served.manifest = SimpleNamespace(is_grey=grey, input=SimpleNamespace(shape=(None, 2, 2, 1)))
+    served.manifest = SimpleNamespace(is_grey=grey, input=SimpleNamespace(shape=(None, 2, 2, 1)), multi_label=False)
     Image.new("RGB", (9, 9), (200, 10, 10)).save(file, "JPEG")
     return Request(None, [file.getvalue()]), decoded
 
