@@ -26,9 +26,9 @@ OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 # Open without a key: health, and the page, which then asks for the key, with the description of the API that it links.
 OPEN = ("/", "/openapi.json", "/v2/health/live", "/v2/health/ready")
-# Values of `Content-Encoding`: without compression, and all.
+# Values of `Content-Encoding`: without compression, and all, with the old name of gzip.
 _PLAIN = (b"identity", b"")
-_CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS))
+_CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS), b"x-gzip")
 
 
 class AccessLayer:
@@ -70,7 +70,7 @@ class AccessLayer:
         coded = _coding(headers) not in _PLAIN
         body = _CountedBody(access, DecompressedBody(receive).receive if coded else receive)
         try:
-            if denial := self._denial(scope["path"], headers, record):
+            if denial := _ambiguous(scope) or self._denial(scope["path"], headers, record):
                 record.refuse(denial.kind, denial.reason)
                 await _send_error(recording_send, denial)
             else:
@@ -182,6 +182,13 @@ class _DispatchedRequest(Request):
 
 def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _ambiguous(scope: Scope) -> Denial | None:
+    """Returns the answer to a request that names several hosts."""
+    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        return Denial(400, "request", "the request has more than one Host header. Send one.")
+    return None
 
 
 def _coding(headers: dict[bytes, bytes]) -> bytes:

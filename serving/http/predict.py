@@ -5,12 +5,13 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
+from urllib.parse import unquote
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from serving.engine.backends import ServedVersion, count_values
 from serving.engine.catalog import Catalog
@@ -32,17 +33,31 @@ SLICE = 2**16
 _FILE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff[\xc0-\xfe]|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)
 
 
+# A file's name as older clients send those that are not ASCII.
+_EXTENDED_NAME = re.compile(r"""; *filename\*=utf-8'[^';]*'([^;\s"]+)""", re.IGNORECASE)
+
+
+def _without_underscores(given: Any) -> Any:
+    if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
+        raise ValueError("not in decimal digits")
+    return given
+
+
+# Python reads 1_0 as 10.
+_Integer = Annotated[int, BeforeValidator(_without_underscores)]
+
+
 class Query(BaseModel):
     """Query parameters."""
 
     # A misspelt parameter would change nothing, without a word.
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
-    version: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    version: Annotated[_Integer, Field(ge=1, lt=2**63)] | None = None
     """Number of the version; None is the newest in service."""
     label: str | None = None
     """Label of a version, instead of its number."""
-    top: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = 3
+    top: Annotated[_Integer, Field(ge=1, le=MOST_CLASSES)] = 3
     """Number of classes to return."""
     explain: bool = False
     """Add the mean gate of each layer."""
@@ -118,7 +133,7 @@ def _query(request: Request) -> Query:
     if not request.scope["query_string"]:
         return DEFAULT
     try:
-        query = Query.model_validate(dict(request.query_params))
+        query = Query.model_validate(given := dict(request.query_params))
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
@@ -128,6 +143,9 @@ def _query(request: Request) -> Query:
         raise RequestError(
             f"the query parameter {name!r} is {_EXPECTED.get(name, 'true or false')}. Received: {first['input']!r}."
         ) from None
+    if len(given) < len(pairs := request.query_params.multi_items()):
+        twice = next(name for name in given if sum(name == one for one, _ in pairs) > 1)
+        raise RequestError(f"the query parameter {twice!r} is given more than once. Give it once.")
     if query.version is not None and query.label is not None:
         raise RequestError("give either a version or a label, not both.")
     return query
@@ -186,20 +204,31 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
             async for part in _slices(request):
                 for event in parser.parse(part):
                     if isinstance(event, MultipartSegment):
-                        content = bytearray() if event.filename is not None else None
+                        content = bytearray() if (name := _file_name(event)) is not None else None
                         if content is not None:
-                            files.append((event.filename, content))
+                            files.append((name, content))
                         # Before the parser meets its own limit, on parts of any kind.
                         if len(files) > limit:
                             raise _too_many(limit)
                     elif event and content is not None:
                         content += event
     except MultipartError as error:
+        if any(isinstance(one, UnicodeDecodeError) for one in error.args):
+            raise RequestError(
+                "the form cannot be read: the name of a field or file is not UTF-8. Rename it."
+            ) from None
         raise RequestError(f"the form cannot be read: {error}.") from None
     if not files:
         raise RequestError("the form has no file. With curl: -F file=@seven.png")
     # Readers of files accept both.
     return cast(list[tuple[str, bytes]], files)
+
+
+def _file_name(part: MultipartSegment) -> str | None:
+    """Returns the name of a file; None for other fields."""
+    if part.filename is None and (found := _EXTENDED_NAME.search(part.header("Content-Disposition", ""))):
+        return unquote(found[1])
+    return part.filename
 
 
 async def _slices(request: Request) -> AsyncGenerator[bytes, None]:

@@ -180,7 +180,9 @@ def _request(given: dict[str, Any], tail: memoryview, manifest: Manifest, images
     if size is not None:
         if given.get("data") is not None:
             raise RequestError(f'input {name!r} has both "data" and binary_data_size. Send one of them.')
-        if type(size) is not int or size != len(tail):
+        if type(size) is not int:
+            raise RequestError(f"binary_data_size must be a whole number. Received: {size!r}.")
+        if size != len(tail):
             raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
         check_count(shape, manifest, images)
     if name == ENCODED:

@@ -145,7 +145,9 @@ def _specify(spec: Any, manifest: Manifest, signature: str) -> None:
 def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request:
     shape = [dim.size for dim in tensor.tensor_shape.dim[:8]]
     # Before any array is made: a single listed value stands for all.
-    if not shape or min(shape) < 0:
+    if not shape:
+        raise RequestError(f"input {name!r} is a single value. Expected a batch, of the shape [1] for one.")
+    if min(shape) < 0:
         raise RequestError(f"input {name!r} must have a shape without negative sizes. Received: {shape}.")
     if shape[0] > images:
         raise LimitError(f"{shape[0]} {manifest.unit}s in one request are more than the limit of {images}.")

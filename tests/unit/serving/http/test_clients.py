@@ -39,6 +39,43 @@ def test_fields_of_any_name_and_unnamed_files(client, monkeypatch):
         assert found.json()["predictions"][0]["top"] == raw
 
 
+def form(name):
+    """Returns a form with one file, whose name is given as it is sent."""
+    head = b'--x\r\nContent-Disposition: form-data; name="picture"; ' + name
+    content = head + b"\r\n\r\nno image\r\n--x--\r\n"
+    return {"content": content, "headers": {"content-type": "multipart/form-data; boundary=x"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (b'filename="sieben.png"', "sieben.png is not"),
+        (b"filename*=UTF-8''f%C3%BCnf.png", "fünf.png is not"),
+        (b"filename*=utf-8'de'f%C3%BCnf.png", "fünf.png is not"),
+        (b'filename="f\xfcnf.png"', "the name of a field or file is not UTF-8. Rename it."),
+        (b"other=1", "no file"),
+    ],
+)
+def test_names_of_files_in_forms(client, name, said):
+    answer = client.post("/predict/tiny", **form(name))
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+    assert "Error" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("top=1_0", "'top' is an integer from 1 to 1,000. Received: '1_0'"),
+        ("version=1_0", "'version' is a positive integer. Received: '1_0'"),
+        ("version=%2B1", "'version' is a positive integer. Received: '+1'"),
+        ("top=1&top=2", "'top' is given more than once. Give it once."),
+    ],
+)
+def test_parameters_have_one_value_in_decimal_digits(client, query, said):
+    answer = client.post(f"/predict/tiny?{query}", content=IMAGES[:1].tobytes(), headers=RAW)
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
 def test_configuration_index_and_statistics(client):
     found = client.get("/v2/models/tiny/config").json()
     assert (found["name"], found["max_batch_size"]) == ("tiny", 256)
@@ -77,7 +114,8 @@ def test_damaged_and_missing_models_have_different_statuses(client, version):
 
 
 @pytest.mark.parametrize(
-    ("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress)]
+    ("coding", "compress"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress), ("x-gzip", gzip.compress)],
 )
 def test_compressed_requests(client, coding, compress):
     body = json.dumps({"inputs": [GIVEN]}).encode()

@@ -165,6 +165,11 @@ def test_the_host_is_checked(named, host, status):
     assert named.get("/v2/health/live", headers={"host": host}).status_code == 200
 
 
+def test_a_request_names_one_host(named):
+    answer = named.get("/models", headers=[("host", "evil.example"), ("host", "localhost")])
+    assert (answer.status_code, "more than one Host" in answer.json()["error"]) == (400, True)
+
+
 @pytest.fixture
 def named(version):
     settings = Settings(models=version.parents[1], hosts=("localhost", "::1", "Other.example"))

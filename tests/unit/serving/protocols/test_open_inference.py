@@ -127,6 +127,7 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),
         ({"inputs": [image()], "id": "1" * 1025}, "1,025 characters, more than the limit of 1,024"),
         ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
+        ({"inputs": [binary() | {"parameters": {"binary_data_size": "24"}}]}, "a whole number. Received: '24'"),
         ({"inputs": [image(parameters={"binary_data_size": 0})]}, '"data" and binary_data_size. Send one of them'),
         ({"inputs": [image()], "outputs": [{"name": "other"}]}, "no output 'other'"),
         ({"inputs": [image()], "outputs": "label"}, '"outputs" must be a list'),
