@@ -62,7 +62,8 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
             received = detail["ctx"]["tag"]
             sentences[path] = f"{tag} must be {quoted(members(field))}. Received: {received!r}."
         elif field is not None:
-            sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}."
+            infinite = ", which is not finite" if detail["type"] == "finite_number" else ""
+            sentences[path] = f"{called} must be {expectation(field)}. Received: {detail['input']!r}{infinite}."
         else:
             sentences[path] = f"{called}: {detail['msg']}."
     return "\n".join(sentences.values())

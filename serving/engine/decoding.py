@@ -27,7 +27,7 @@ import numpy as np
 
 from serving import image_files
 from serving.engine.processes import NICE, ChildProcesses, EndedError
-from serving.errors import BusyError, LimitError
+from serving.errors import BusyError, ImageError, LimitError
 from serving.image_files import SIDE, jpeg_ratio, reduction
 
 # A file may be overtaken by files that arrive within this many times its own estimated time.
@@ -62,6 +62,8 @@ class Estimate(NamedTuple):
     """Time to decode the file and to convert it to the input of a net."""
     simple: bool
     """True if the header holds nothing unusual."""
+    pixels: int = 0
+    """Width times height, if the header names them."""
 
     @property
     def light(self) -> bool:
@@ -143,7 +145,7 @@ class Decoder:
             The result of `to_input`.
 
         Raises:
-            ImageError: the file cannot be decoded.
+            ImageError: the file cannot be decoded, or has too many pixels.
             LimitError: it would take too much time or memory.
             BusyError: the queue is full.
         """
@@ -151,6 +153,8 @@ class Decoder:
         if cost.light:
             return await self._decode_here(lambda: to_input(image_files.decode(file, name, self.pixels, side, grey)))
         if cost.seconds > HOPELESS:
+            if cost.pixels > self.pixels:
+                raise ImageError(f"{name} is larger than {self.pixels:,} pixels. Send a smaller image.")
             raise LimitError(f"{name} would take about {cost.seconds:.0f} s to decode. {_ADVICE}")
         # No name for the future: an error's traceback would refer to it, and both would keep the file alive.
         return await asyncio.wrap_future(
@@ -225,9 +229,9 @@ def _estimate_png(encoded: bytes, side: int) -> Estimate:
             # Pillow takes the last header that it finds.
             return UNKNOWN
         if kind == b"IEND":
-            return Estimate(seconds, light and extras <= _EXTRAS)
+            return Estimate(seconds, light and extras <= _EXTRAS, width * height)
         if kind == b"IDAT" and not light:
-            return Estimate(seconds, simple=False)
+            return Estimate(seconds, simple=False, pixels=width * height)
         extras += size if kind not in (b"IHDR", b"PLTE", b"tRNS", b"IDAT") else 0
         at += 12 + size
     return UNKNOWN
@@ -249,7 +253,8 @@ def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
             # Faster than `bytes.count`.
             scans = int(np.count_nonzero((codes[:-1] == 0xFF) & (codes[1:] == 0xDA)))
             each += max(scans, _SCANS) if kind in _PROGRESSIVE else max(scans - 1, 0)
-            return Estimate(_seconds((width, height), side, each, 6e-9 * len(encoded)), extras <= _EXTRAS)
+            seconds = _seconds((width, height), side, each, 6e-9 * len(encoded))
+            return Estimate(seconds, extras <= _EXTRAS, width * height)
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
     return UNKNOWN

@@ -204,8 +204,9 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
             async for part in _slices(request):
                 for event in parser.parse(part):
                     if isinstance(event, MultipartSegment):
-                        content = bytearray() if (name := _file_name(event)) is not None else None
-                        if content is not None:
+                        content = None
+                        if (name := _file_name(event)) is not None:
+                            content = bytearray()
                             files.append((name, content))
                         # Before the parser meets its own limit, on parts of any kind.
                         if len(files) > limit:

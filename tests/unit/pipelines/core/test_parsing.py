@@ -142,6 +142,7 @@ def test_boundaries_that_were_given_are_not_dropped():
         ("demo --epochs 1.5", "--epochs must be a whole number of at least 1. Received: '1.5'."),
         ("demo --optimizer.momentum 1", "--optimizer.momentum must be a number of at least 0 and less than 1."),
         ("demo --optimizer.learning-rate nan", "--optimizer.learning-rate must be a number greater than 0."),
+        ("demo --optimizer.learning-rate inf", "greater than 0. Received: 'inf', which is not finite."),
         ("demo --precision float16", "--precision must be 'auto', 'float32', 'mixed_bfloat16' or 'mixed_float16'."),
         ("demo --epochs none", "--epochs must be a whole number of at least 1. Received: 'none'."),
         ("demo --schedule.kind step --schedule.boundaries 9 5", "schedule: boundaries must rise."),

@@ -7,6 +7,7 @@ import io
 import os
 import resource
 import signal
+import struct
 import sys
 import threading
 import weakref
@@ -136,6 +137,17 @@ def test_a_file_that_takes_too_long_is_refused(monkeypatch, decoder):
     slow = b"P3 2000 2000 255 " + b"1 " * 12_000_000
     with pytest.raises(LimitError, match="more than 0 s"):
         decoder.decode_limited(slow, "slow")
+
+
+def test_an_image_that_is_too_large_is_not_said_to_take_too_long():
+    file = bytearray(saved((9, 9)))
+    struct.pack_into(">II", file, 16, 2**31 - 1, 2**31 - 1)
+
+    async def ask(light):
+        await Decoder(light, processes=1, queue=1, pixels=10**8).decode(bytes(file), "a.png", len)
+
+    with ThreadPoolExecutor(1) as light, pytest.raises(ImageError, match=r"^a\.png is larger than 100,000,000 pixels"):
+        asyncio.run(ask(light))
 
 
 def test_cheaper_files_are_decoded_first_and_those_beyond_the_queue_refused(monkeypatch):

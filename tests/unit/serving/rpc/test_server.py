@@ -192,6 +192,7 @@ def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
         (predict, predict_request(version_label="stable"), Code.NOT_FOUND, "no label 'stable'"),
         (predict, predict_request(signature_name="x"), Code.INVALID_ARGUMENT, "no signature 'x'"),
         (predict, predict_request(np.zeros((257, 4, 3, 1), "uint8")), Code.RESOURCE_EXHAUSTED, "limit of 256"),
+        (predict, predict_request(np.array(7, "uint8")), Code.INVALID_ARGUMENT, "'image' is a single value"),
         (predict, predict_request(np.array([b"a"], object)), Code.INVALID_ARGUMENT, "takes images"),
     ):
         found, details = wrong(function, request)
