@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import reprlib
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ FIRST, LONGEST = 0.25, 30.0
 _ANSWER, _MODELS = TypeAdapter(Answer), TypeAdapter(tuple[ServedModel, ...])
 _METADATA = TypeAdapter(VersionMetadata)
 T = TypeVar("T")
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f]")
 # A whole file, or lists of pixels, would be a message of megabytes.
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 200
@@ -235,14 +237,13 @@ class Client:
 
 def _key(given: str) -> bytes:
     """Returns a key as the endpoint compares it; messages never quote it."""
-    key = given.strip()
-    # Bytes of a variable that are not UTF-8 are not printable either.
-    if not key.isprintable():
-        raise ClientError(
-            "the key is not UTF-8 text, or has a character that no request can have, such as a line break. Set "
-            "HIGHWAY_API_KEY, or api_key, to the key of the endpoint."
-        )
-    return key.encode()
+    key, advice = given.strip(), "Set HIGHWAY_API_KEY, or api_key, to the key of the endpoint."
+    if _UNSENDABLE.search(key):
+        raise ClientError(f"the key has a character that cannot be sent in a header, such as a line break. {advice}")
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        raise ClientError(f"the key is not UTF-8 text. {advice}") from None
 
 
 def _file(image: ImageInput, number: int) -> tuple[str, bytes]:

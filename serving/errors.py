@@ -53,8 +53,13 @@ class OutputError(ServingError):
     """
 
     def __init__(self, fault: str) -> None:
+        # Pickling passes the same arguments again.
+        super().__init__(fault)
         self.fault = fault
-        super().__init__(f"{fault}. The model is at fault, not the request: serve another version.")
+
+    def __str__(self) -> str:
+        """Returns the message of a request."""
+        return f"{self.fault}. The model is at fault, not the request: serve another version."
 
 
 class ImageError(ServingError):

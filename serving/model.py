@@ -255,9 +255,11 @@ def _run(session: Any, names: Sequence[str], inputs: dict[str, np.ndarray], cont
     """Returns outputs of a graph by name."""
     try:
         return dict(zip(names, session.run(names, inputs), strict=True))
+    except MemoryError:
+        raise
     except Exception as error:
         # ONNX Runtime's exceptions share no other base.
-        raise OutputError(f"{checks.named(content)} failed on this input: {str(error).removesuffix('.')}") from error
+        raise OutputError(f"{checks.named(content)} failed: {str(error).removesuffix('.')}") from error
 
 
 def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:

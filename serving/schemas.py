@@ -140,8 +140,8 @@ class TableMetadata(_ResponsePart):
     """Columns that it takes; none for images."""
     target: str | None = None
     """Column that it predicts; null for images."""
-    classes: tuple[str, ...] = ()
-    """Names of its classes, by index; none in a regression."""
+    classes: tuple[str, ...] | None = None
+    """Names of its classes, by index, none in a regression; null from an endpoint of an earlier version."""
     multi_label: bool = False
     """True if a row may have any number of them."""
     label_separator: str | None = Field(None, exclude_if=lambda separator: separator is None)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipelines.core.console import printable
+from pipelines.core.errors import UserError
 from pipelines.core.url import Stored, read_all
 from pipelines.inference.inputs import Fetched
 from serving import image_files
@@ -51,8 +52,10 @@ def converter(model: Model) -> Callable[[list[Fetched]], list[NetInput]]:
         try:
             images, boxes, _ = model.see(_decoded(image, model))
             return NetInput(image.name, images[0], None, None if boxes is None else len(boxes))
-        except (ImageError, OutputError) as error:
+        except ImageError as error:
             return NetInput(image.name, None, printable(str(error)))
+        except OutputError as error:
+            return NetInput(image.name, None, printable(f"{image.name}: {error.fault}. Use another version of it."))
 
     return lambda batch: [convert(image) for image in _read(batch)]
 
@@ -67,11 +70,17 @@ def predicted(model: Model, inputs: Sequence[NetInput]) -> tuple[list[NetInput],
     Returns:
         The images, of which those with NaN or infinity as an output have an error now; and the outputs for those
         without an error.
+
+    Raises:
+        UserError: the model fails on the batch.
     """
     images = {place: one.image for place, one in enumerate(inputs) if one.image is not None}
     # An empty batch is predicted too, because the widths of its outputs are needed.
     shape = (len(images), *model.manifest.input.shape[1:])
-    outputs = model.predict(np.stack([*images.values()]) if images else np.empty(shape, np.uint8))
+    try:
+        outputs = model.predict(np.stack([*images.values()]) if images else np.empty(shape, np.uint8))
+    except OutputError as error:
+        raise UserError(f"{error.fault}. Use another version of it.") from error
     checked, places, wrong = [*inputs], [*images], not_finite(outputs)
     for row, output in wrong.items():
         name = inputs[places[row]].name

@@ -259,7 +259,8 @@ def files(out: Location) -> list[Location]:
 def _check(parts: Parts) -> None:
     if parts.is_complete:
         if (written := _written_by(parts.out)) != parts.job:
-            how = f": {_difference(written, parts.job)}" if written else ""
+            difference = _difference(written, parts.job) if written else None
+            how = f": {difference}" if difference else ""
             raise UserError(f"{parts.out} exists and belongs to another job{how}. Name another file, or remove it.")
     elif parts.paths:
         if isinstance(parts.folder, Url) and not (parts.folder / JOB).exists():

@@ -178,6 +178,8 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
             columns, labels, target = served.columns, served.classes, served.target
             if target is None:
                 raise UserError(f"the model {name!r} of {url} takes images, not tables. Name images.")
+            if labels is None:
+                raise UserError(f"{url} does not say which classes the model {name!r} has. Update highway-keras there.")
             places = {one: place for place, one in enumerate(labels)}
 
             def ask(rows: np.ndarray) -> Outputs:

@@ -145,6 +145,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._receive(data[start : start + HEAD])
 
     def _receive(self, data: bytes) -> None:
+        if self._malformed:
+            # Nothing that follows can be parsed.
+            return
         if self.sending is None:
             self.sending, self.since, self._received = "header", self.loop.time(), 0
         self._received += len(data)
@@ -230,7 +233,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self.sending != "body" and not self._is_free():
             # Answers come in the order of requests: this one would be taken for that of the request before it.
-            self._malformed = msg
+            self._malformed, self.sending = msg, None
             return
         super().send_400_response(msg)
 

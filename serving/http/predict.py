@@ -31,8 +31,6 @@ FIELDS = 16
 SLICE = 2**16
 # Start of files that some clients send as `application/octet-stream`; pixels practically never start like this.
 _FILE = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff[\xc0-\xfe]|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)
-
-
 # A file's name as older clients send those that are not ASCII.
 _EXTENDED_NAME = re.compile(r"""; *filename\*=utf-8'[^';]*'([^;\s"]+)""", re.IGNORECASE)
 

@@ -162,7 +162,7 @@ def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request
         raise RequestError(f"input {name!r} has a type that cannot be converted. Expected {wanted}.") from None
     except OverflowError:
         dtype = messages.DATA_TYPES[tensor.dtype]
-        raise RequestError(f"input {name!r} lists numbers that its type, {dtype}, does not have.") from None
+        raise RequestError(f"input {name!r} has values out of range for its type, {dtype}.") from None
     except ValueError:
         raise RequestError(f"input {name!r} does not have as many values as its shape {shape}.") from None
     if (found.dtype == object) != (name == ENCODED):

@@ -44,6 +44,9 @@ def refusal(error: Exception) -> tuple[int, str, float]:
     if not status:
         log.error("a request failed", exc_info=error)
         return 500, FAILED, 0.0
+    if status == 500 and error.__cause__:
+        # A graph failed, which may have had other reasons than the model.
+        log.error("a prediction failed", exc_info=error)
     message = str(error)
     # Some messages quote the request, which may be megabytes long.
     message = message if len(message) <= QUOTED else f"{message[:QUOTED]}..."

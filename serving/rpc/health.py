@@ -61,8 +61,9 @@ class Health:
                 status = HealthCheckResponse.NOT_SERVING
             except Exception:
                 # Otherwise the task would end, and the last state would stay for ever.
-                log.exception("readiness could not be checked")
                 status = HealthCheckResponse.NOT_SERVING
+                if self._statuses[""] != status:
+                    log.exception("readiness could not be checked")
             self._statuses.update(dict.fromkeys(self._statuses.keys() - {LIVENESS}, status))
             due, was_draining = clock() + settings.poll, settings.draining.is_set()
             while clock() < due and settings.draining.is_set() == was_draining:

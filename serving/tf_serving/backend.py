@@ -59,9 +59,9 @@ class TfServingBackend:
                 f"TF Serving at {self._address} reports {state} for version {version} of model {name!r}."
             )
         opened = open_without_graph(folder, content, closed=bool(trusted))
-        checks.conversion(opened)
         remote = RemoteVersion(name, version, opened, self._connection, self._settings)
         self._wait(remote.compare())
+        checks.conversion(opened)
         return remote
 
     def rest(self) -> None:

@@ -1,6 +1,9 @@
 """Versions that are intact and load, but compute for some inputs what cannot be an answer."""
 
+import pickle
 from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -69,7 +72,7 @@ def maps_of_nan(graph):
     [
         (at_most(4), r"probabilities as float32 \(4, 4\), its manifest says float32 \(9, 4\)"),
         (zeros_from_the_fifth, "probabilities of image 5 that sum to 0"),
-        (fails_below_six_images, "failed on this input: .*Gather"),
+        (fails_below_six_images, "failed: .*Gather"),
         (negative, "computed probabilities from -"),
         (maps_of_nan, "NaN or infinity as gate_maps"),
     ],
@@ -141,13 +144,13 @@ BOX = [0.1, 0.9, 0.2, 0.8]
     ("add", "value", "said"),
     [
         (add_boxes, np.float32([BOX[:3]]), r"boxes as tensor\(float\) \[None, 3\]"),
-        (add_boxes, np.float32([BOX]) * 1000, "computed boxes that are not parts of the image"),
-        (add_boxes, np.float32([BOX]) * np.nan, "computed boxes that are not parts of the image"),
-        (add_boxes, np.float32([BOX[::-1]]), "computed boxes that are not parts of the image"),
-        (add_boxes, np.float32([BOX] * 17), "computed boxes that are not parts of the image"),
+        (add_boxes, np.float32([BOX]) * 1000, "computed boxes outside the image"),
+        (add_boxes, np.float32([BOX]) * np.nan, "computed boxes outside the image"),
+        (add_boxes, np.float32([BOX[::-1]]), "computed boxes outside the image"),
+        (add_boxes, np.float32([BOX] * 17), "found 17 digits in an image, more than 16"),
         (add_crop, np.float32(BOX[:3]), r"crop as tensor\(float\) \[3\]"),
         (add_crop, np.array(list("abcd"), object), r"crop as tensor\(string\) \[4\]"),
-        (add_crop, np.float32(BOX) + 1, "computed crop that are not parts of the image"),
+        (add_crop, np.float32(BOX) + 1, "computed crop outside the image"),
         (add_boxes, np.float32([BOX] * 16), None),
         (add_boxes, np.zeros((0, 4), "float32"), None),
         (add_crop, np.float32([0, 1, 0, 1]), None),
@@ -177,7 +180,7 @@ def shorter_for_blank_paper(graph):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (fails_below_21_rows, "version 1 of model 'tiny' failed on this input: .*Gather"),
+        (fails_below_21_rows, "version 1 of model 'tiny' failed: .*Gather"),
         (shorter_for_blank_paper, r"converts an image to \(3, 3, 1\), and takes \(4, 3, 1\)"),
     ],
 )
@@ -196,12 +199,27 @@ def larger_in_the_dark(graph):
     set_attribute(graph, "Cast", to=1)
 
 
+def test_an_error_of_a_model_survives_a_process():
+    error = OutputError("version 1 of model 'tiny' computed NaN")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.fault) == (str(error), error.fault)
+
+
+def test_a_lack_of_memory_is_no_error_of_the_model(version):
+    model = tried(version).model
+
+    def fail(*_):
+        raise MemoryError
+
+    failing = replace(model, session=SimpleNamespace(run=fail))
+    with pytest.raises(MemoryError):
+        failing.predict(np.zeros((1, *tiny_model.SHAPE), "uint8"))
+
+
 def test_an_image_that_cannot_be_answered_is_an_error_of_the_model(version):
     edit(version, larger_in_the_dark, manifest.PICTURE)
     served = tried(version)
     dark = np.zeros((9, 9, 4), "uint8")
     dark[..., 3] = 255
-    with pytest.raises(
-        OutputError, match=r"tiny' computed boxes that are not parts of the image\. The model is at fault"
-    ):
+    with pytest.raises(OutputError, match=r"tiny' computed boxes outside the image\. The model is at fault"):
         served.see(dark, segments=False)

@@ -183,7 +183,8 @@ class FakeClient:
         dated = [{**column, "date": "day" if column["name"] == "age" else None} for column in table_model.COLUMNS]
         labels = {"classes": table_model.LABELS, "multi_label": True, "label_separator": "|"}
         served = {
-            "houses": table(target="price"),
+            "houses": table(target="price", classes=()),
+            "old": table(target="price"),
             "sales": table(target="sold", classes=table_model.LABELS),
             "tags": TableMetadata(columns=dated, target="sold", **labels),
             "codes": table(target="code", classes=CODES),
@@ -227,6 +228,12 @@ def test_the_classes_of_an_endpoint_are_scored(endpoint, rows, capsys):
     out = capsys.readouterr().out
     assert {row[1] for row in cells(out)} == {"yes"}
     assert "accuracy 33.3% on 3 rows" in out
+
+
+def test_an_endpoint_of_an_earlier_version_is_named(endpoint, rows, capsys):
+    assert main(["predict", "old", str(rows), "--url", "http://here"]) == 2
+    said = "http://here does not say which classes the model 'old' has. Update highway-keras there."
+    assert said in capsys.readouterr().err
 
 
 def test_an_endpoint_is_asked_for_no_more_classes_than_it_returns(endpoint, rows, capsys):

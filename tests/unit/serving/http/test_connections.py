@@ -167,10 +167,11 @@ def test_some_requests_may_be_sent_ahead_of_their_answers(count, answered):
 def test_a_malformed_request_is_answered_after_those_before_it():
     slow = GET.replace(b"/", b"/slow", 1)
     with Server() as server:
-        answer = said(server.connect(slow + b"nonsense\r\n\r\n"))
+        answer = said(server.connect(slow + b"nonsense\r\n\r\n", bytes(2 * connections.HEAD)))
     first, _, second = answer.partition(b"HTTP/1.1 400")
     assert first.startswith(b"HTTP/1.1 200")
     assert b"Invalid HTTP request" in second
+    assert b"HTTP/1.1" not in second
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"

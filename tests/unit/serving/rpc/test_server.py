@@ -143,7 +143,7 @@ def test_numbers_beyond_their_type_are_refused(served):
     image = request.inputs["image"]
     image.ClearField("tensor_content")
     image.int_val.extend([300] * IMAGES.size)
-    said = "input 'image' lists numbers that its type, DT_UINT8, does not have."
+    said = "input 'image' has values out of range for its type, DT_UINT8."
     assert wrong(served.prediction.Predict, request) == (Code.INVALID_ARGUMENT, said)
 
 
