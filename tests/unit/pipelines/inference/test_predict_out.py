@@ -14,6 +14,7 @@ from pipelines.core.errors import UserError
 from pipelines.inference import job as jobs
 from pipelines.inference.job import PredictionJob, run
 from pipelines.verbs.cli import main
+from serving.errors import OutputError
 from serving.model import Model
 from tests.digits import ten_digits
 
@@ -110,6 +111,23 @@ def test_nan_is_an_error_and_no_class(model, folder, tmp_path, not_finite, capsy
     captured = capsys.readouterr()
     assert (status.value.code, captured.err) == (1, f"{said}\n")
     assert [json.loads(line)["file"] for line in captured.out.splitlines()] == sorted(map(str, folder.glob("0/*")))[1:]
+
+
+def test_a_model_that_fails_is_at_fault(model, folder, tmp_path, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise OutputError("version 1 of model 'digits' failed: Gather")
+
+    out, first = tmp_path / "out.parquet", str(folder / "0" / "00.png")
+    said = "version 1 of model 'digits' failed: Gather. Use another version of it."
+    with monkeypatch.context() as patched:
+        patched.setattr(Model, "see", fail)
+        assert main(["predict", str(model), str(folder), "--out", str(out)]) == 0
+        assert pq.read_table(out).to_pylist()[0]["error"] == f"{first}: {said}"
+    monkeypatch.setattr(Model, "predict", fail)
+    for words in (["--out", str(tmp_path / "other.parquet")], []):
+        capsys.readouterr()
+        assert main(["predict", str(model), first, *words]) == 2
+        assert capsys.readouterr().err.endswith(f"highway predict: error: {said}\n")
 
 
 def test_without_out_top_counts_too(model, folder, capsys):
