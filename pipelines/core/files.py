@@ -5,6 +5,7 @@ import fcntl
 import io
 import os
 import shutil
+import socket
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -305,9 +306,9 @@ def _locked(path: Path, refusal: str, create: bool, wait: Callable[[str], None] 
 
 @contextmanager
 def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yields a temporary folder, and removes it at the end, along with those of processes that were killed.
+    """Yields a temporary folder, and removes it at the end, along with those of killed processes on this machine.
 
-    A process that lives has locked a file in its folder.
+    A process that lives has locked a file in its folder. Other machines may not see the lock on a shared file system.
 
     Args:
         parent: the folder that holds it.
@@ -321,14 +322,17 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
             prepare(aside)
     """
     for left in parent.glob(f"{prefix}*"):
-        with suppress(UserError, OSError), file_lock(left / LOCK, f"{left} is in use"):
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(UserError, OSError):
+            if (left / LOCK).read_text(encoding="utf-8") == socket.gethostname():
+                with file_lock(left / LOCK, f"{left} is in use"):
+                    shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as name, ExitStack() as lock:
         folder = Path(name)
         # On a file system without locks, the folder stays if this process is killed.
         with suppress(UserError):
             # A process that has just taken it for a killed one's may be removing it.
             lock.enter_context(file_lock(folder / LOCK, "", create=True, wait=lambda _: None))
+            (folder / LOCK).write_text(socket.gethostname(), encoding="utf-8")
         yield folder
 
 

@@ -44,9 +44,9 @@ def opened(plan: SearchPlan, folder: Path, data_dir: Path | None) -> AskTell:
         _check_trainable(plan, data_dir)
     elif begun.objective != objective:
         raise UserError(
-            f"an earlier version began the search in {folder} with another objective: it was "
-            f"{begun.objective.label}, and is {objective.label}, without label smoothing and penalties. Search in "
-            "another folder with --to DIR."
+            f"an earlier version began the search in {folder}: it minimizes the {begun.objective.label}, and this "
+            f"version the {objective.label}, without label smoothing and penalties. Search in another folder with "
+            "--to DIR."
         )
     claim(folder)
     return AskTell(plan, objective, folder)
@@ -104,7 +104,7 @@ def drive(
                 trials.shed(path)
     if search.over:
         # Hyperband has stopped most trials before their last epoch, with what they needed to continue.
-        for path in (folder / "trials").glob("*"):
+        for path in (folder / "trials").glob("*/"):
             trials.shed(path)
 
 

@@ -39,6 +39,7 @@ HEADS = {
     "val_accuracy": "validation\naccuracy",
     "val_cross_entropy": "validation\ncross-entropy",
     "val_loss": "validation\nloss",
+    "val_mse": "validation\nerror",
 }
 """Column heads; all other columns are headed by their name."""
 

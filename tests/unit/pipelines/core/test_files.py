@@ -1,6 +1,7 @@
 import errno
 import fcntl
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -256,11 +257,11 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tm
         check_replaceable(tmp_path / "disk")
 
 
-def _left(folder):
+def _left(folder, host=None):
     """A temporary folder of a process that was killed."""
     (folder / "part").mkdir(parents=True)
     (folder / "part" / "data").touch()
-    (folder / "lock").touch()
+    (folder / "lock").write_text(host or socket.gethostname())
     return folder
 
 
@@ -268,12 +269,14 @@ def test_a_temporary_folder_replaces_those_of_killed_processes(tmp_path):
     _left(tmp_path / ".preparing-a")
     other, unlocked = _left(tmp_path / ".preparing-b"), tmp_path / ".preparing-c"
     unlocked.mkdir()
+    # Its lock may not be seen here.
+    elsewhere = _left(tmp_path / ".preparing-d", "another machine")
     with file_lock(other / "lock", "it is in use"), temporary_folder(tmp_path, ".preparing-") as mine:
-        assert {*tmp_path.iterdir()} == {mine, other, unlocked}
+        assert {*tmp_path.iterdir()} == {mine, other, unlocked, elsewhere}
         # It counts as one of a process that lives, and the next one leaves it alone.
         with temporary_folder(tmp_path, ".preparing-"):
             assert mine.exists()
-    assert {*tmp_path.iterdir()} == {other, unlocked}
+    assert {*tmp_path.iterdir()} == {other, unlocked, elsewhere}
 
 
 def test_a_temporary_folder_needs_no_locks(tmp_path, monkeypatch):

@@ -139,6 +139,9 @@ def test_a_setting_that_hyperband_may_promote_keeps_its_weights(tmp_path):
         (task.place / "best.keras").touch()
         return score_of(task)
 
+    # A file of the system, which is no trial.
+    (tmp_path / "trials").mkdir()
+    (tmp_path / "trials" / ".DS_Store").touch()
     assert search_in(tmp_path, plan_of("hyperband"), InMemory(score)).over
 
 
@@ -157,7 +160,9 @@ def test_a_search_with_the_objective_of_an_earlier_version_is_refused(tmp_path, 
     search.ask()
     search.pause()
     monkeypatch.setattr("pipelines.tuning.trials.objective", lambda *_: Objective("val_cross_entropy", "min"))
-    with pytest.raises(UserError, match=r"it was validation loss, and is validation cross-entropy.*another folder"):
+    with pytest.raises(
+        UserError, match=r"minimizes the validation loss, and this version the validation cross-entropy.*another folder"
+    ):
         opened(plan_of("random"), tmp_path, None)
     monkeypatch.setattr("pipelines.tuning.trials.objective", lambda *_: Objective("val_loss", "min"))
     assert opened(plan_of("random"), tmp_path, None).waiting == ["0"]
