@@ -51,13 +51,30 @@ def run(task: TrialTask) -> float:
         StoppedError: a signal came and the state is saved; another worker can resume the trial.
         OSError: the disk is full.
     """
-    with run_of_task(task.place, SEARCH_FILE.name) as path:
-        return _trained(task, path)
+    try:
+        with run_of_task(task.place, SEARCH_FILE.name) as path:
+            return _trained(task, path)
+    except UserError:
+        raise
+    except Exception as error:
+        if disk_is_full(error):
+            raise
+        # The stack trace goes to the log of the worker.
+        traceback.print_exc()
+        # Such errors may be those of a machine, which would fail every trial that it gets.
+        kind = AttemptError if isinstance(error, (OSError, MemoryError, ImportError, *_of_frameworks())) else UserError
+        raise kind(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+
+
+def _of_frameworks() -> tuple[type[Exception], ...]:
+    try:
+        import tensorflow as tf
+    except ImportError:
+        return (RuntimeError,)
+    return (RuntimeError, tf.errors.OpError)
 
 
 def _trained(task: TrialTask, path: Path) -> float:
-    import tensorflow as tf
-
     from pipelines.data.own import prepare as own
     from pipelines.tuning import trials
 
@@ -69,21 +86,9 @@ def _trained(task: TrialTask, path: Path) -> float:
         # Every trial would fail on this machine.
         raise JobError(str(error)) from error
     last = not task.epochs or task.epochs >= task.plan.config.epochs
-    try:
-        config = task.plan.configured(task.values)
-        with watchdog() as reset:
-            score = trials.train(config, path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
-    except UserError:
-        raise
-    except Exception as error:
-        if disk_is_full(error):
-            raise
-        # The stack trace goes to the log of the worker.
-        traceback.print_exc()
-        # Errors of the system and of frameworks may be those of a machine, which would fail every trial that it gets.
-        machine = isinstance(error, (OSError, MemoryError, RuntimeError, tf.errors.OpError))
-        kind = AttemptError if machine else UserError
-        raise kind(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+    config = task.plan.configured(task.values)
+    with watchdog() as reset:
+        score = trials.train(config, path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
     if last:
         trials.shed(path)
     return score

@@ -219,16 +219,18 @@ def test_an_unexpected_error_fails_only_its_trial_and_is_shown(task, monkeypatch
     "error",
     [
         OSError(5, "Input/output error"),
+        ImportError("libcudnn.so: cannot open shared object file"),
         MemoryError("12 GiB"),
         RuntimeError("no device"),
         tf.errors.ResourceExhaustedError(None, None, "no memory"),
     ],
 )
-def test_an_error_of_the_machine_does_not_fail_its_trial(task, monkeypatch, error):
+@pytest.mark.parametrize("step", ["train", "objective"])
+def test_an_error_of_the_machine_does_not_fail_its_trial(task, monkeypatch, error, step):
     def broken(*_, **__):
         raise error
 
-    monkeypatch.setattr(trials, "train", broken)
+    monkeypatch.setattr(trials, step, broken)
     with pytest.raises(AttemptError, match=f"^{type(error).__name__}: "):
         run(task)
 
