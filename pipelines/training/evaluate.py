@@ -193,8 +193,8 @@ def _other(run: Run, data: str, rows: _Rows | None, data_dir: Path | None, conso
 def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) -> _Found:
     from pipelines.data import sources
     from pipelines.data.images import conversion
+    from pipelines.data.own import class_labels
     from pipelines.data.own import prepare as own
-    from pipelines.data.own import table_files
 
     config, record = run.config, run.record.data
     if not record.labels:
@@ -215,7 +215,7 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
         raise UserError(
             f"{data} has classes that {run.path} was not trained on: {', '.join(unknown[:SHOWN])}. It knows: "
             f"{', '.join(record.labels[:SHOWN])}{', ...' if len(record.labels) > SHOWN else ''}."
-            f"{numbers if table_files.knows_numbers(record.labels, info.labels) else ''}"
+            f"{numbers if class_labels.knows_numbers(record.labels, info.labels) else ''}"
         )
     if info.multi_label and not record.multi_label:
         raise UserError(

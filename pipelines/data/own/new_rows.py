@@ -81,7 +81,8 @@ def read(
     texts = [one.name for one in columns if one.categories and not {*one.categories} <= TRUTH_VALUES]
     if labels and not {*labels} <= TRUTH_VALUES and not all(map(own_columns.is_number, labels)):
         texts.append(target)
-    content = read_file(path, texts, classes=[target] if labels else (), labels=labels)
+    numbers = [one.name for one in columns if one.categories is None] + ([] if labels else [target])
+    content = read_file(path, texts, [target] if labels else (), labels, numbers)
     names = content.column_names
     if missing := [column.name for column in columns if column.name not in names]:
         several = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"

@@ -2,14 +2,12 @@
 
 import csv
 import io
-import json
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +15,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
-from pipelines.data.own import label_sets
-from pipelines.data.own.columns import NOT_UTF8, is_number, is_text
+from pipelines.data.own import class_labels
+from pipelines.data.own.columns import NOT_UTF8, is_text
 from pipelines.data.own.item import SUFFIXES, is_hidden, name_of, split_in
 from pipelines.data.roots import TABLES
 
@@ -132,7 +130,11 @@ def schema(table: Path) -> pa.Schema:
 
 
 def read_file(
-    path: Path, texts: Collection[str] = (), classes: Collection[str] = (), labels: Collection[str] = ()
+    path: Path,
+    texts: Collection[str] = (),
+    classes: Collection[str] = (),
+    labels: Collection[str] = (),
+    numbers: Collection[str] = (),
 ) -> pa.Table:
     """Reads a file; the types of a CSV's columns are inferred from all of its rows.
 
@@ -147,6 +149,7 @@ def read_file(
             holds the numbers of Hugging Face's class labels, it gets their names.
         labels: classes of a net that is to read the rows; if these are numbers, such as 0 and 1, and none of the names
             is among them, the numbers of class labels stay.
+        numbers: columns that hold numbers for a net; commas in all cells of one are decimal commas then, as in 1,250.
 
     Raises:
         UserError: it cannot be read, two columns have the same name, or a number stands for no class.
@@ -163,7 +166,7 @@ def read_file(
         content = found.rename_columns(names).replace_schema_metadata(found.schema.metadata)
         # Each of several target columns is a class itself, and holds 0 or 1.
         if len(classes) == 1:
-            content = _with_class_names(content, next(iter(classes)), labels, path)
+            content = class_labels.with_class_names(content, next(iter(classes)), labels, path)
         for place, field in enumerate(content.schema):
             if field.name in texts and pa.types.is_integer(field.type):
                 content = content.set_column(place, field.name, content[field.name].cast(pa.string()))
@@ -175,7 +178,7 @@ def read_file(
             is_text(field.type) for field in content.schema if field.name not in texts
         ):
             found = _csv(path, names, texts, point=",")
-            if _numbers(found, content, texts, ",") > _numbers(content, found, texts, "."):
+            if _numbers(found, content, texts, numbers, ",") > _numbers(content, found, texts, numbers, "."):
                 content, point = found, ","
         for place, name in enumerate(content.column_names):
             if name and _is_huge(content[name]):
@@ -202,60 +205,6 @@ def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) ->
     return content
 
 
-def class_labels(schema: pa.Schema, column: str) -> Sequence[str]:
-    """Returns the names of the classes whose numbers a column holds, as Hugging Face writes them into the schema.
-
-    Args:
-        schema: schema of a Parquet or Arrow file.
-        column: the column; its cells may be lists.
-
-    Returns:
-        The names; none if the column is no class label.
-    """
-    kind = schema.field(column).type
-    if not pa.types.is_integer(kind.value_type if label_sets.is_list(kind) else kind):
-        return ()
-    info = json.loads((schema.metadata or {}).get(b"huggingface", "{}")).get("info") or {}
-    found = (info.get("features") or {}).get(column) or {}
-    # A list of class labels has them in a field, or in earlier versions in a list.
-    found = found[0] if isinstance(found, list) else found.get("feature", found)
-    return found.get("names") or ()
-
-
-def class_name(value: Any, classes: Sequence[str], where: str) -> Any:
-    """Returns the name of a class, given its number; None if it is missing; or a list of them, given a list.
-
-    Args:
-        value: the number, a list of numbers, or None.
-        classes: names of the classes.
-        where: used in messages.
-
-    Raises:
-        UserError: the number stands for no class.
-    """
-    if isinstance(value, list):
-        return [class_name(one, classes, where) for one in value]
-    # In Hugging Face's data sets, -1 stands for a missing label.
-    if value is None or value == -1:
-        return None
-    if not 0 <= value < len(classes):
-        raise UserError(
-            f"{where} has the label {value}. Expected the number of one of {len(classes)} classes, from 0: the class "
-            "labels in its Hugging Face metadata. Correct the label, or write the file without these metadata."
-        )
-    return classes[value]
-
-
-def knows_numbers(labels: Collection[str], names: Collection[str]) -> bool:
-    """Returns whether a net was trained on the numbers of class labels, as before their names were read.
-
-    Args:
-        labels: classes of the net.
-        names: names of the class labels.
-    """
-    return bool(labels) and all(map(is_number, labels)) and not {*labels} & {*names}
-
-
 def _joined(folder: Path, texts: Collection[str], classes: Collection[str], labels: Collection[str]) -> pa.Table:
     """Reads a folder of Parquet files; see `read_file`."""
     tables: list[pa.Table] = []
@@ -272,24 +221,6 @@ def _joined(folder: Path, texts: Collection[str], classes: Collection[str], labe
         tables.append(content)
     with reading(folder):
         return pa.concat_tables(tables, promote_options="permissive")
-
-
-def _with_class_names(content: pa.Table, column: str, labels: Collection[str], path: Path) -> pa.Table:
-    classes = class_labels(content.schema, column) if column in content.column_names else ()
-    if not classes or knows_numbers(labels, classes):
-        return content
-    cells = content[column]
-    if label_sets.is_list(cells.type):
-        lists = enumerate(cells.to_pylist(), 1)
-        found = [class_name(cell, classes, f"row {number} of {path}") for number, cell in lists]
-        names = pa.array(found, pa.list_(pa.string()))
-    else:
-        numbers = cells.cast(pa.int64(), safe=False)
-        wrong = pc.or_(pc.less(numbers, -1), pc.greater_equal(numbers, len(classes)))
-        if (row := pc.index(wrong, True).as_py()) >= 0:
-            class_name(cells[row].as_py(), classes, f"row {row + 1} of {path}")
-        names = pc.take(pa.array(classes, pa.string()), pc.if_else(pc.equal(numbers, -1), None, numbers))
-    return content.set_column(content.column_names.index(column), column, names)
 
 
 def _utf16(head: bytes) -> str:
@@ -356,26 +287,32 @@ def _exact(column: pa.ChunkedArray, path: Path, names: Sequence[str], name: str)
     return texts.cast(pa.decimal128(38)) if is_whole else column
 
 
-def _numbers(content: pa.Table, other: pa.Table, texts: Collection[str], point: str) -> int:
+def _numbers(content: pa.Table, other: pa.Table, texts: Collection[str], numbers: Collection[str], point: str) -> int:
     """Returns how many columns are numbers for sure with a decimal point, and not just because it separates thousands.
 
     Args:
         content: the table, read with this point.
         other: the table, read with the other one.
         texts: columns that are texts in any case.
+        numbers: see `read_file`.
         point: the point.
     """
     return sum(
         (pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
-        and not (is_text(as_other.type) and _separates_thousands(as_other, point))
+        and not (is_text(as_other.type) and _separates_thousands(as_other, point, field.name in numbers))
         for field, as_other in zip(content.schema, other.columns, strict=True)
         if field.name not in texts
     )
 
 
-def _separates_thousands(texts: pa.ChunkedArray, point: str) -> bool:
-    """Returns whether a point or comma may separate thousands wherever it occurs in a column, as in 1,234."""
+def _separates_thousands(texts: pa.ChunkedArray, point: str, is_number: bool) -> bool:
+    """Returns whether a point or comma may separate thousands wherever it occurs in a column, as in 1,234.
+
+    In a column of numbers it may do so only next to numbers without one, such as 999.
+    """
     found = texts.filter(pc.match_substring(texts, point))
+    if is_number and len(found) == len(texts) - texts.null_count:
+        return False
     form = rf"^\s*[+-]?[1-9]\d{{0,2}}(\{point}\d{{3}})+\s*$"
     return len(found) > 0 and pc.all(pc.match_substring_regex(found, form)).as_py()
 

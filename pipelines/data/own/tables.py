@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import UserError
 from pipelines.core.url import is_url
-from pipelines.data.own import label_sets, table_files
+from pipelines.data.own import class_labels, label_sets, table_files
 from pipelines.data.own.columns import is_text
 from pipelines.data.own.item import Item, name_of, split_in, split_of
 from pipelines.data.own.table_files import reading
@@ -148,7 +148,7 @@ def rows(
         UserError: a row has no image, an unknown split, or a number without a class.
     """
     values = {role: batch[name].to_pylist() for role, name in columns.items() if role != "image"}
-    classes = table_files.class_labels(batch.schema, columns["label"])
+    classes = class_labels.names_of_classes(batch.schema, columns["label"])
     has_paths = columns["image"] in batch.schema.names and is_text(batch.schema.field(columns["image"]).type)
     for number, label in enumerate(values["label"]):
         where = f"row {first + number + 1} of {table.name}"
@@ -167,7 +167,7 @@ def rows(
 
 def _label(value: Any, classes: Sequence[str], where: str) -> str | tuple[str, ...]:
     if classes:
-        value = table_files.class_name(value, classes, where)
+        value = class_labels.class_name(value, classes, where)
     return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
 
 

@@ -45,6 +45,18 @@ def test_the_columns_of_the_model_are_read_in_its_order(tmp_path, name, content)
     assert (found.truth, found.warnings) == (None, ())
 
 
+def test_three_decimals_after_a_comma_are_no_thousands_in_a_column_of_numbers(tmp_path):
+    columns = tuple(Column(name=name, categories=None) for name in "ab")
+    found = read(written(tmp_path / "a.csv", "a;b;y\n1,250;2,500;3,125\nNA;7;4,250\n"), columns, "y", ())
+    np.testing.assert_array_equal(found.values, np.float32([[1.25, 2.5], [np.nan, 7]]))
+    assert found.truth.tolist() == [3.125, 4.25]
+    # 1,234 next to 999 may be 1234, unless another column has decimal commas.
+    with pytest.raises(UserError, match=r"row 1 of .*a\.csv: a must be a number\. Received: '1,234'"):
+        read(written(tmp_path / "a.csv", "a;b\n1,234;1\n999;2\n"), columns, "", ())
+    found = read(written(tmp_path / "a.csv", "a;b\n1,234;1,5\n999;2\n"), columns, "", ())
+    np.testing.assert_array_equal(found.values, np.float32([[1.234, 1.5], [999, 2]]))
+
+
 def test_targets_are_classes_or_numbers(tmp_path):
     path = written(tmp_path / "a.csv", "city,rooms,age,sold\nRome,4,10,yes\nOslo,1,2,\nOslo,1,2,perhaps\n")
     np.testing.assert_array_equal(read(path, COLUMNS, "sold", table_model.LABELS).truth, [2, np.nan, -1])
