@@ -12,6 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
+from pipelines.data.own.item import name_of
 from pipelines.data.own.table_files import parts, read_file
 from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, TRUTH_VALUES, category_index, days
@@ -76,6 +77,8 @@ def read(
     """
     if not parts(path):
         raise UserError(f"there is no table {path}. Check the path.")
+    # Models of earlier versions have line breaks in names of columns, which the columns of the file no longer have.
+    columns, target = [one.model_copy(update={"name": name_of(one.name)}) for one in columns], name_of(target)
     # Categories such as 007 are names, not numbers; truth values may be written in several ways, and classes that were
     # numbers in training as well.
     texts = [one.name for one in columns if one.categories and not {*one.categories} <= TRUTH_VALUES]

@@ -14,7 +14,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.url import is_url
 from pipelines.data.own import class_labels, label_sets, table_files
 from pipelines.data.own.columns import is_text
-from pipelines.data.own.item import Item, name_of, split_in, split_of
+from pipelines.data.own.item import Item, is_hidden, name_of, split_in, split_of
 from pipelines.data.own.table_files import reading
 from serving.errors import ImageError
 
@@ -172,7 +172,17 @@ def _label(value: Any, classes: Sequence[str], where: str) -> str | tuple[str, .
 
 
 def _metadata(folder: Path) -> Path | None:
-    return next((folder / name for name in METADATA if (folder / name).is_file()), None)
+    return next((file for name in METADATA if (file := folder / name).is_file() and not _has_captions(file)), None)
+
+
+def _has_captions(metadata: Path) -> bool:
+    """Returns whether a file of JSON lines has no labels, and folders next to it, which are the classes then."""
+    if metadata.suffix != ".jsonl" or not any(
+        one.is_dir() and not is_hidden(Path(one.name)) for one in metadata.parent.iterdir()
+    ):
+        return False
+    with reading(metadata):
+        return not any(name.lower() in LABEL for values in _objects(metadata) for name in values)
 
 
 def _csv(table: Path, group: str | None) -> Iterator[Item]:
@@ -185,11 +195,15 @@ def _csv(table: Path, group: str | None) -> Iterator[Item]:
 
 
 def _json_lines(table: Path, group: str | None) -> Iterator[Item]:
-    lines = table.read_text("utf-8-sig").split("\n")
-    found = [_json_line(line, f"line {number} of {table}") for number, line in enumerate(lines, 1) if line.strip()]
+    found = [*_objects(table)]
     columns = roles([*dict.fromkeys(name for values in found for name in values)], table, group)
     content = pa.table({name: [values.get(name) for values in found] for name in {*columns.values()}})
     yield from rows(content, columns, content[columns["image"]].to_pylist().__getitem__, table)
+
+
+def _objects(table: Path) -> Iterator[dict[str, Any]]:
+    lines = table.read_text("utf-8-sig").split("\n")
+    return (_json_line(line, f"line {number} of {table}") for number, line in enumerate(lines, 1) if line.strip())
 
 
 def _json_line(line: str, where: str) -> dict[str, Any]:

@@ -176,6 +176,16 @@ def test_a_missing_or_damaged_file_is_reported(tmp_path, name):
         read(tmp_path / name, COLUMNS, "price", ())
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_models_of_earlier_versions_have_line_breaks_in_names(tmp_path, suffix):
+    columns = (Column(name="net\nprice", categories=None), Column(name=" city", categories=("Oslo", "Rome")))
+    content = '"net\nprice"," city","sold\nin"\n1.5,Rome,3\n'
+    if suffix == ".parquet":
+        content = {"net\nprice": [1.5], " city": ["Rome"], "sold\nin": [3.0]}
+    found = read(written(tmp_path / f"a{suffix}", content), columns, "sold\nin", ())
+    assert (found.values.tolist(), found.truth.tolist()) == ([[1.5, 1]], [3])
+
+
 def test_texts_in_a_column_of_dates_are_dates(tmp_path):
     dated = (Column(name="built", categories=None, date="time"),)
     for name, content in (

@@ -52,6 +52,18 @@ def test_a_table_may_have_paths_of_windows(tmp_path):
     assert tables.paths(tmp_path / "a.csv") == {*names, "photos/circle/000.png", "photos/a.png"}
 
 
+def test_captions_next_to_folders_of_classes_are_no_labels(tmp_path):
+    shapes.write(tmp_path, 1)
+    found = find_items(tmp_path)
+    lines = [f'{{"file_name": "{label}/000.png", "text": "a {label}"}}\n' for label in shapes.CLASSES]
+    (tmp_path / "metadata.jsonl").write_text("".join(lines))
+    assert [(item.name, item.label) for item in find_items(tmp_path)] == [(item.name, item.label) for item in found]
+    # One label is enough for the file to have a column of them.
+    (tmp_path / "metadata.jsonl").write_text("".join(lines) + '{"file_name": "circle/000.png", "Label": "round"}\n')
+    with pytest.raises(UserError, match="has no label"):
+        find_items(tmp_path)
+
+
 def test_of_columns_that_differ_only_in_case_the_first_counts(tmp_path):
     (tmp_path / "a.csv").write_text("path,label,Label,PATH\na.png,cat,1,b.png\n")
     assert [(item.name, item.label) for item in find_items(tmp_path / "a.csv")] == [("a.png", "cat")]
