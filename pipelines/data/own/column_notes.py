@@ -37,6 +37,7 @@ _CODE = re.compile(r"0\d[\d .,'-]*")
 _DAY, _MONTH, _YEAR = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])", r"(?:\d{2}|\d{4})"
 _TIME = r"(?:[ T]\d{1,2}:\d{2}.*)?"
 _ISO_DATE = re.compile(rf"\d{{4}}-\d\d-\d\d{_TIME}")
+_OFFSET = re.compile(r":\d\d[\d.]*\s?(?:Z|[+-]\d\d(?::?\d\d)?)$")
 _OTHER_DATE = re.compile(
     rf"(?:{_DAY}([./-]){_MONTH}\1{_YEAR}|{_MONTH}([./-]){_DAY}\2{_YEAR}|\d{{4}}([./]){_MONTH}\3{_DAY}){_TIME}"
     # Years with months.
@@ -44,29 +45,31 @@ _OTHER_DATE = re.compile(
 )
 
 
-def of_texts(name: str, texts: np.ndarray) -> list[str]:
+def of_texts(name: str, texts: np.ndarray, point: str) -> list[str]:
     """Returns notes on numbers and dates of a column that are read as text.
 
     Args:
         name: name of the column.
         texts: its values; see `notation`.
+        point: decimal point of the file.
     """
     counts = _counted(texts)
-    seen, day = _notation(counts), _date(counts)
+    seen, day = _notation(counts, point), _date(counts)
     notes = [f"{name} has numbers that are read as text: {seen}"] if seen else []
     return notes + ([f"{name} has dates that are read as text{day}"] if day else [])
 
 
-def notation(texts: np.ndarray) -> str:
+def notation(texts: np.ndarray, point: str) -> str:
     """Returns why numbers are read as texts, such as "thousands separators (1,234.50). Write plain numbers, ...".
 
     Args:
         texts: values of a column, objects with None for missing ones.
+        point: decimal point of the file.
 
     Returns:
         The reason with advice; nothing for other texts.
     """
-    return _notation(_counted(texts))
+    return _notation(_counted(texts), point)
 
 
 def _counted(texts: np.ndarray) -> Counter[str]:
@@ -74,10 +77,10 @@ def _counted(texts: np.ndarray) -> Counter[str]:
     return Counter(text for text in texts.tolist() if text is not None)
 
 
-def _notation(counts: Counter[str]) -> str:
+def _notation(counts: Counter[str], point: str) -> str:
     found: dict[str, str] = {}
     others: list[str] = []
-    # Plain numbers with a point, which may separate thousands where commas are decimal points.
+    # Plain numbers with a point, which may separate thousands.
     pointed: list[str] = []
     numbers = dashes = 0
     for text, count in counts.items():
@@ -98,7 +101,7 @@ def _notation(counts: Counter[str]) -> str:
         numbers += count * (plain or kind is not None)
     if not numbers or numbers + dashes < NUMBERS * counts.total():
         return ""
-    if pointed and all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+", text) for text in pointed):
+    if point == "," and pointed and all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+", text) for text in pointed):
         found.setdefault("thousands separators", pointed[0])
     advice = PLAIN_NUMBERS
     if others and (len(counts) - len(others) > FEW or any(map(_ISO_DATE.fullmatch, others))):
@@ -116,8 +119,12 @@ def _date(counts: Counter[str]) -> str:
         return ""
     if other := next(filter(_OTHER_DATE.fullmatch, dates), None):
         return f": {other}. Write them as {DATE}."
-    wrong = next((text for text in counts if days(text) is None), "others")
-    return f", because of {wrong}. Write all of them as {DATE}, and leave cells without a date empty."
+    wrong = next((text for text in counts if days(text) is None), None)
+    if wrong is None and len({_OFFSET.search(text) is None for text in dates}) == 1:
+        # Those of a Parquet file may be texts there.
+        return f": {next(iter(dates))}. Convert the column to dates."
+    why = "some have a UTC offset and others have none" if wrong is None else f"of {wrong}"
+    return f", because {why}. Write all of them as {DATE}, and leave cells without a date empty."
 
 
 def variants(names: Iterable[str | None]) -> str:

@@ -105,6 +105,7 @@ def read(
     target = _target(names, target, path)
     targets = label_sets.target_columns(target, names)
     content = table_files.read_file(path, classes=() if task == "regression" else targets)
+    point = table_files.decimal_point(content)
     found = {name: columns.values(content[name], name, path) for name in content.column_names}
     answers, *_ = [found.pop(name) for name in targets]
     sets = label_sets.of_rows(content, target, separator, path)
@@ -117,7 +118,7 @@ def read(
     answers = answers[known]
     if len(answers) < FEWEST:
         raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
-    labels, truth, reason = _task(answers, target, task) if sets is None else _sets(answers, target, task)
+    labels, truth, reason = _task(answers, target, task, point) if sets is None else _sets(answers, target, task)
     kept, left_out, given = _chosen(found, group, known, path)
     if not kept:
         reasons = "; ".join(f"{name or 'a column'} {why}" for name, why in left_out.items())
@@ -139,7 +140,7 @@ def read(
     features = [columns.numbered(values, column) for values, column in zip(kept.values(), described, strict=True)]
     surveyed = [columns.surveyed(name, values, kinds[name]) for name, values in kept.items()]
     notes = [f"rows without a {target}, which are left out: {(~known).sum():,}."] if not known.all() else []
-    notes += _number_notes(found, kept, described, group, None if labels else (target, answers))
+    notes += _number_notes(found, kept, described, group, None if labels else (target, answers), point=point)
     notes += _copies(keys, splits)
     return TableData(
         source=str(path.absolute()),
@@ -200,6 +201,8 @@ def _number_notes(
     described: Sequence[TableColumn],
     group: str | None,
     target: tuple[str, np.ndarray] | None,
+    *,
+    point: str,
 ) -> list[str]:
     """Returns notes about numbers and dates that are read as text, and about digits that float32 loses.
 
@@ -209,13 +212,14 @@ def _number_notes(
         described: their descriptions.
         group: column of the groups, whose texts are names.
         target: name and values of the target of a regression; None for classes.
+        point: decimal point of the file.
     """
     # Also of those that are left out, because numbers that are read as text look like an identifier.
     notes = [
         note
         for name, values in found.items()
         if not isinstance(values, str) and values.dtype == object and name != group
-        for note in column_notes.of_texts(name, values)
+        for note in column_notes.of_texts(name, values, point)
     ]
     if target and (lost := column_notes.lost_digits(target[1])):
         notes.append(f"{target[0]}: {lost}")
@@ -261,7 +265,7 @@ def _names_splits(name: str, values: np.ndarray) -> bool:
     return name.lower() == tables.SPLIT[0] or any(str(value).strip().lower() in SPLITS for value in values)
 
 
-def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:
+def _task(values: np.ndarray, target: str, task: Task, point: str) -> tuple[tuple[str, ...], np.ndarray, str]:
     """Returns the names of the classes, the classes or targets, and the task with its reason."""
     kinds, counts = np.unique(values, return_counts=True)
     if len(kinds) < 2:
@@ -272,7 +276,7 @@ def _task(values: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...],
     whole = not text and bool((values == np.round(values)).all())
     few = whole and len(kinds) <= CLASSES
     frequent = len(kinds) == 2 or counts.min() >= max(OFTEN, SHARE * len(values))
-    if text and task != "classification" and (seen := column_notes.notation(values)):
+    if text and task != "classification" and (seen := column_notes.notation(values, point)):
         raise UserError(
             f"the target {target} has numbers that are read as text: {seen} If they are names of classes, add --task "
             "classification."

@@ -30,6 +30,8 @@ SEPARATORS = "\t;|,"
 HEAD, ROWS = 2**16, 20
 # Data of other formats, which may have Parquet files next to them.
 OTHER_DATA = {*SUFFIXES, ".arrow", ".tar"}
+# Key of the decimal point in the metadata of a CSV's content.
+POINT = b"decimal_point"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # A first line that names the separator, as Excel reads and some programs write it.
 NAMED_SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([\t -~])\"?\r?\n", re.IGNORECASE)
@@ -187,7 +189,12 @@ def read_file(
                 content = content.set_column(place, name, _trimmed(content[name], name in texts, point))
             if name in classes and is_text(content.schema.field(place).type):
                 content = content.set_column(place, name, class_names(path, names, [name])[name])
-    return content
+    return content.replace_schema_metadata({POINT: point})
+
+
+def decimal_point(content: pa.Table) -> str:
+    """Returns the decimal point of what `read_file` has read."""
+    return (content.schema.metadata or {}).get(POINT, b".").decode()
 
 
 def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) -> pa.Table:
@@ -208,12 +215,20 @@ def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) ->
 def _joined(folder: Path, texts: Collection[str], classes: Collection[str], labels: Collection[str]) -> pa.Table:
     """Reads a folder of Parquet files; see `read_file`."""
     tables: list[pa.Table] = []
+    has_splits = False
     for part in parts(folder):
         content = read_file(part, texts, classes, labels)
         split = split_in(part.relative_to(folder))
         if split and "split" not in content.column_names:
+            has_splits = True
             content = content.append_column("split", pa.array([split] * len(content), pa.string()))
         if tables and (other := {*content.column_names} ^ {*tables[0].column_names}):
+            if other == {"split"} and has_splits:
+                lacking = parts(folder)[0] if "split" in content.column_names else part
+                raise UserError(
+                    f"{lacking} is named after no split, and other files of {folder} are. Rename it, such as to "
+                    "train-0.parquet, or name one file."
+                )
             raise UserError(
                 f"the files of {folder} have different columns: {min(other)} is not in all of them. Write it into each "
                 "of them, or name one file."

@@ -186,6 +186,17 @@ def test_thousands_separators_are_no_decimal_commas(written, comma, thousands, d
     assert found.features[:2, 0].tolist() == [1.125, 2.125]
 
 
+@pytest.mark.parametrize(("comma", "point"), [(",", "."), (";", ","), (None, ".")])
+def test_a_point_separates_thousands_only_next_to_decimal_commas(written, comma, point):
+    columns = {
+        "size": ["1.459", "1.389"] * 29 + ["closed"] * 2,
+        "rate": [str(number).replace(".", point) for number in numbers()],
+        "y": ["a", "b"] * 30,
+    }
+    notes = rows.read(written(columns, comma=comma) if comma else written(columns, ".parquet")).notes
+    assert ("thousands separators (1.459)" in str(notes)) == (point == ",")
+
+
 ODD = {
     "thousands separators (1,234.5)": ['"1,234.5"', '"2,345.5"', "12.5"],
     "thousands separators (1'234)": ["1'234", "5'678'901", "7"],
@@ -253,6 +264,12 @@ def test_a_cell_that_turns_dates_into_texts_is_named(written):
         assert note.startswith(
             f"day has dates that are read as text, because of {wrong}. Write all of them as 2026-11-"
         )
+    mixed = ["2026-01-05T10:00", "2026-01-06T10:00Z", "2026-01-07"] * 20
+    (note,) = rows.read(written(with_x(day=mixed, y=numbers(seed=1)))).notes
+    assert note.startswith("day has dates that are read as text, because some have a UTC offset and others have none.")
+    texts = ["2026-01-05", "2026-01-06 10:00"] * 30
+    (note,) = rows.read(written(with_x(day=texts, y=numbers(seed=1)), ".parquet")).notes
+    assert note == "day has dates that are read as text: 2026-01-05. Convert the column to dates."
     # Likewise a date among numbers, however few these are.
     found = rows.read(written(with_x(z=[*range(10)] * 5 + ["2026-01-05", *range(9)], y=numbers(seed=1))))
     assert any(
@@ -355,6 +372,14 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
     # Without names of splits, a hash assigns the rows, as it does those of one file.
     path = parquet_files(tmp_path / "parts", **{"part-0": train, "part-1": test})
     assert len(rows.read(path).counts) == 3
+
+
+@pytest.mark.parametrize("other", ["extra", "zebra"])
+def test_all_or_no_files_of_a_table_are_named_after_splits(tmp_path, other):
+    columns = with_x(y=[0, 1] * 30)
+    path = parquet_files(tmp_path / "data", **{"train-0": columns, other: columns})
+    with pytest.raises(UserError, match=rf"{other}\.parquet is named after no split, and other files of .*data are\."):
+        rows.read(path)
 
 
 def test_files_of_one_table_have_the_same_columns(tmp_path):
