@@ -59,7 +59,7 @@ def _images(table: Url, paths: set[str]) -> list[Stored]:
         )
     if not names:
         return []
-    # Not all of a bucket is listed for a few images in one folder.
-    common = posixpath.commonpath([posixpath.dirname(name) for name in names])
+    # Not all of a bucket is listed for a few images in one folder. Paths of Windows are there with slashes, too.
+    common = posixpath.commonpath([posixpath.dirname(name) for name in names if "\\" not in name])
     folder = table.parent / common if common else table.parent
     return [one for one in folder.files() if one.url.text.removeprefix(f"{table.parent}/") in names]

@@ -104,7 +104,7 @@ def is_hidden(path: Path) -> bool:
     Args:
         path: path relative to the data.
     """
-    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+    return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in path.parts)
 
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:

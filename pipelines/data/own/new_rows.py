@@ -148,7 +148,10 @@ def _sets(
 
 def _numbers(values: np.ndarray, column: Column | TableColumn, path: Path, has_dates: bool = False) -> np.ndarray:
     if has_dates and not column.date:
-        raise UserError(f"{column.name} must be a number. {path} has dates there: correct the column.")
+        raise UserError(
+            f"{column.name} must be a number. {path} has dates there: correct the column. If the model is of an "
+            "earlier version, which did not record dates, train it again."
+        )
     if values.dtype != object:
         return values
     numbers = np.full(len(values), np.nan)

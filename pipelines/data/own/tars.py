@@ -14,6 +14,8 @@ from pipelines.data.own.item import SUFFIXES, Item, Split, is_hidden, name_of, s
 
 # Fields of a JSON member that may hold the label.
 FIELDS = ("label", "cls", "class", "class_name")
+# First bytes of files of gzip, bzip2, xz and Zstandard.
+HEAD, COMPRESSED = 6, (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 
 
 def matches(path: Path) -> bool:
@@ -47,7 +49,6 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
     # Such as KEY.mask.png, next to KEY.png.
     further: dict[str, str] = {}
     try:
-        # Compressed files are refused, because images are read at their place in the file.
         with tarfile.open(file, "r:") as tar:
             for member in tar:
                 # The key ends at the first dot of the last part.
@@ -65,6 +66,10 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
                     labels[key] = _label(extension, tar.extractfile(member).read(), f"{member.name} in {file}")  # type: ignore[union-attr]
             goes_on = has_more(tar)
     except (tarfile.TarError, OSError, EOFError) as error:
+        if isinstance(error, tarfile.ReadError) and _is_compressed(file):
+            raise UserError(
+                f"the tar file {file} is compressed, and images are read at their places in it. Decompress it."
+            ) from error
         raise UserError(f"the tar file {file} is damaged: {error}. Write it again.") from error
     if goes_on:
         raise UserError(
@@ -83,6 +88,11 @@ def _members(file: Path, split: Split | None) -> Iterator[Item]:
             )
         name = printable(f"{file.name}:{member.name}")
         yield Item(name, labels[key], partial(_read, file, member.offset_data, member.size), split)
+
+
+def _is_compressed(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(HEAD).startswith(COMPRESSED)
 
 
 def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:

@@ -15,6 +15,8 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import user_cache
 from pipelines.core.url import Url
 from pipelines.data import roots, sources
+from pipelines.data.own import by_url
+from pipelines.data.own.formats import find_items
 from pipelines.data.own.prepare import resolved, restore
 from pipelines.verbs.cli import main
 from tests import houses, shapes
@@ -61,6 +63,19 @@ def table_of_paths(path):
     rows[0] = rows[0].replace("/", "\\")
     (path / "labels.csv").write_text("\n".join(["path,label", *rows, "images/all/gone.png,circle"]) + "\n")
     return path / "labels.csv"
+
+
+def test_only_the_folder_of_the_images_is_listed_for_paths_of_windows(bucket, tmp_path, console, monkeypatch):
+    shapes.write(tmp_path / "photos" / "all", 2)
+    rows = [f"photos\\all\\{label}\\{seed:03}.png,{label}" for label in shapes.CLASSES for seed in range(2)]
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]) + "\n")
+    url = upload(tmp_path / "labels.csv", bucket)
+    upload(tmp_path / "photos", bucket)
+    listed, files = [], Url.files
+    monkeypatch.setattr(Url, "files", lambda self: listed.append(self) or files(self))
+    with by_url.local(str(url), console) as path:
+        assert len(find_items(Path(path))) == len(rows)
+    assert listed == [url, bucket / "photos" / "all"]
 
 
 def arrays(path):

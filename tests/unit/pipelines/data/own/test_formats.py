@@ -16,6 +16,7 @@ from pipelines.data.own.formats import find_items
 from pipelines.data.own.survey import pixels, survey
 from tests import shapes
 from tests.shapes import CLASSES, encoded
+from tests.unit.pipelines.data.own.small_tars import a_tar
 
 SEEDS = (0, 1)
 ROWS = [(label, seed) for label in CLASSES for seed in SEEDS]
@@ -190,15 +191,6 @@ def test_a_parquet_file_names_its_classes(tmp_path):
         assert [item.label for item in find_items(from_hub(tmp_path, "label", [1, -1], plain))] == ["1", "-1"]
 
 
-def a_tar(path, **files):
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return path
-
-
 @pytest.mark.parametrize("label", [None, float("nan"), "", b""])
 def test_missing_labels_are_no_classes(tmp_path, label):
     kind = pa.binary() if isinstance(label, bytes) else pa.float64() if isinstance(label, float) else pa.string()
@@ -260,24 +252,6 @@ def test_images_of_other_formats_are_not_passed_over(tmp_path):
     assert len(find_items(a_tar(tmp_path / "a.tar", **members))) == 1
     with pytest.raises(UserError, match=r"img_1\.2\.jpg in .*a\.tar has a dot in its name"):
         find_items(a_tar(tmp_path / "a.tar", **members, **{"img_1.2.jpg": b"", "img_1.2.cls": b"a"}))
-
-
-def test_files_that_macos_adds_to_archives_are_no_images(tmp_path):
-    added = {"._0.png": b"", "./a/._0.png": b"", "__MACOSX/._0.png": b"", "._0.cls": b"b"}
-    a_tar(tmp_path / "train.tar", **{"./0.png": b"", "./0.cls": b"a"}, **added)
-    (tmp_path / "._train.tar").write_bytes(b"no archive")
-    assert [(item.name, item.label) for item in find_items(tmp_path)] == [("train.tar:./0.png", "a")]
-
-
-def test_tar_files_that_cat_has_joined_are_refused(tmp_path):
-    one = a_tar(tmp_path / "one.tar", **{"0.png": b"", "0.cls": b"a"}).read_bytes()
-    other = a_tar(tmp_path / "other.tar", **{"1.png": b"", "1.cls": b"a"}).read_bytes()
-    (tmp_path / "both.tar").write_bytes(one + other)
-    with pytest.raises(UserError, match=r"both\.tar goes on after the end of its archive, like tar files joined by"):
-        find_items(tmp_path / "both.tar")
-    # The last block is filled up with any number of zeros.
-    (tmp_path / "one.tar").write_bytes(one + bytes(2**20))
-    assert len(find_items(tmp_path / "one.tar")) == 1
 
 
 def test_a_link_to_a_missing_image_is_damaged_and_not_passed_over(tmp_path):

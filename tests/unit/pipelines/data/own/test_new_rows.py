@@ -117,7 +117,8 @@ def test_dates_are_days(tmp_path):
 )
 def test_dates_are_no_numbers(tmp_path, name, content):
     path = written(tmp_path / name, content)
-    with pytest.raises(UserError, match=rf"age must be a number\. {path} has dates there: correct the column"):
+    said = rf"age must be a number\. {path} has dates there: correct the column\. If .*, train it again\."
+    with pytest.raises(UserError, match=said):
         read(path, (Column(name="age", categories=None),), "", ())
 
 
