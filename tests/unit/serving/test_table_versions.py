@@ -1,18 +1,17 @@
 """Versions for tables: they are opened, tried, and refused like those for images."""
 
-import json
 import shutil
 
 import numpy as np
 import onnx
 import pytest
 
-from serving import files, manifest
-from serving.engine.backends import InProcessBackend
-from serving.engine.settings import Settings
+from serving import manifest
 from serving.errors import ImageError, ModelError
 from serving.model import open_model
 from tests import table_model
+
+from .changed_versions import seal, tried
 
 KINDS = {"sales": False, "houses": True}
 
@@ -29,17 +28,6 @@ def made(tmp_path_factory):
 @pytest.fixture
 def models(made, tmp_path):
     return shutil.copytree(made, tmp_path / "models")
-
-
-def seal(folder, **changes):
-    path = folder / manifest.NAME
-    content = json.loads(path.read_text()) | changes
-    content["files"] = {name: file.model_dump() for name, file in files.digests(folder).items()}
-    path.write_text(json.dumps(content))
-
-
-def tried(folder):
-    return InProcessBackend(Settings(folder.parents[1]), None, lambda _: lambda *_: None).open(folder)
 
 
 @pytest.mark.parametrize(("name", "regression"), KINDS.items())
