@@ -55,7 +55,7 @@ def test_digits_are_prepared_silently_on_first_use(sets, capfd):
 def test_what_a_killed_process_has_prepared_is_removed(sets):
     left = sets / ".preparing-a"
     left.mkdir()
-    (left / "lock").touch()
+    (left / "lock").write_text(socket.gethostname())
     prepare("mnist_5k", sets)
     assert [path.name for path in sets.iterdir()] == ["mnist_5k"]
 

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_what_a_killed_process_has_prepared_is_removed(tmp_path, console):
     folder = Path(resolved(given, None, console).data)
     left = folder.with_name(".preparing-a")
     folder.rename(left)
-    (left / "lock").touch()
+    (left / "lock").write_text(socket.gethostname())
     assert Path(resolved(given, None, console).data) == folder
     assert [*folder.parent.iterdir()] == [folder]
 
