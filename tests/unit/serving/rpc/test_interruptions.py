@@ -4,6 +4,7 @@ import asyncio
 import errno
 import re
 
+import pytest
 from grpc_health.v1 import health_pb2
 
 from serving.engine.about import About
@@ -17,37 +18,36 @@ from tests.endpoint import eventually
 from .served import infer_request
 
 
-def test_a_call_that_the_client_cancels_is_an_error_in_metrics(served, monkeypatch):
-    started = []
+@pytest.fixture
+def started(monkeypatch):
+    """Predictions that have begun; none ends."""
+    found = []
 
     async def endless_predict(*_):
-        started.append(True)
+        found.append(True)
         await asyncio.sleep(60)
 
+    monkeypatch.setattr(Batcher, "predict", endless_predict)
+    return found
+
+
+def test_a_call_that_the_client_cancels_is_an_error_in_metrics(served, started):
     def cancelled():
         series = 'highway_errors_total{kind="disconnected",model="tiny",version="1"}'
         lines = served.http.get("/metrics").text.splitlines()
         return [line for line in lines if line.startswith(series)]
 
-    monkeypatch.setattr(Batcher, "predict", endless_predict)
     before, call = cancelled(), served.inference.ModelInfer.future(infer_request())
     eventually(lambda: started)
     call.cancel()
     eventually(lambda: cancelled() != before)
 
 
-def test_a_call_whose_connection_breaks_leaves_nothing_behind(served, monkeypatch):
-    started = []
-
-    async def endless_predict(*_):
-        started.append(True)
-        await asyncio.sleep(60)
-
+def test_a_call_whose_connection_breaks_leaves_nothing_behind(served, started):
     def held():
         metrics = served.http.get("/metrics").text
         return re.findall(r"^highway_bodies_bytes (\S+)$", metrics, re.MULTILINE)
 
-    monkeypatch.setattr(Batcher, "predict", endless_predict)
     call = served.inference.ModelInfer.future(infer_request())
     eventually(lambda: started)
     assert held() != ["0.0"]
