@@ -2,9 +2,9 @@
 
 MNIST scales the digit into a box of 20 x 20 pixels, preserving its aspect ratio, and puts its centre of mass at the
 centre of 28 x 28 pixels (LeCun, Bottou, Bengio and Haffner 1998, section III.A); in its files, that centre is the pixel
-after the middle. Here the paper is estimated first, as a plane of brightness; strokes are whatever deviates from that
-plane and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as those of MNIST, and coarse
-scans as sharp.
+after the middle. Here soft shadows are lifted, and the paper is estimated as a plane of brightness; strokes are
+whatever deviates from that plane and is neither a table, a frame nor a speck. Strokes of markers are redrawn as thin as
+those of MNIST, and coarse scans as sharp.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.data.images import paper, scan, strokes
+from pipelines.data.images import paper, scan, shadow, strokes
 from pipelines.data.images.paper import NOISE, SQUARE, Paper
 from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import coverage
@@ -102,6 +102,11 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     whole = Rectangle(tf.zeros(()), height, tf.zeros(()), width)
     grid = _resampled(grey, whole, FIND)
     coarse = scan.fit(grid)
+    # The cells of a scan are square, give or take an eighth.
+    is_scan = coarse.found & (scan.CELLS * tf.abs(height - width) < tf.maximum(height, width))
+    shade = shadow.measure(grid)
+    seen = tf.cond(shade.found & ~is_scan, lambda: shadow.lift(grey, shade.gain), lambda: tf.identity(grey))
+    grid = _resampled(seen, whole, FIND)
     shown = paper.support(grid)
     _, residual = paper.fit(grid, whole, shown)
     found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width)
@@ -119,7 +124,7 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
         sides = (part.top / down, part.bottom / down, part.left / across, part.right / across)
         return _resampled(values, Rectangle(*sides), cells)
 
-    grid = _resampled(grey, part, MEASURE)
+    grid = _resampled(seen, part, MEASURE)
     clear = 1 - of_grid(found.other, MEASURE)
     blank = of_grid(found.blank, MEASURE // SQUARE)
     level, residual = paper.fit(grid, part, tf.cast(blank > 0.95, tf.float32))
@@ -135,11 +140,9 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     def ink_in(cells: Cells) -> tf.Tensor:
         rows, _ = coverage(cells.top / down, cells.size / down, cells.number, FIND)
         columns, _ = coverage(cells.left / across, cells.size / across, cells.number, FIND)
-        return _ink(grey, level, found.sign, cells) * (1 - rows @ found.other @ tf.transpose(columns))
+        return _ink(seen, level, found.sign, cells) * (1 - rows @ found.other @ tf.transpose(columns))
 
     redrawn = _redrawn(tf.nn.relu(rough - NOISE / 2 * level.deviation), part, box)
-    # The cells of a scan are square, give or take an eighth.
-    is_scan = coarse.found & (scan.CELLS * tf.abs(height - width) < tf.maximum(height, width))
     clear = _fitted(tf.where(is_scan, scan.redraw(coarse.ink), redrawn.ink))
     canvas = tf.where(is_scan | redrawn.needed, clear, _centred(ink_in, box))
     image = tf.round(255 * canvas / tf.maximum(tf.reduce_max(canvas), FAINT))
