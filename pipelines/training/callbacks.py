@@ -27,6 +27,8 @@ CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
 # Fewest rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
 STEP_ROWS = 20
+# Milliseconds within which several processes notice a signal to one of them.
+NOTICE = 500
 SCORES = ("loss", "accuracy", "label_accuracy", "f1", "cross_entropy", "mae", "mse")
 FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
 
@@ -240,7 +242,8 @@ class SaveRun(keras.callbacks.Callback):
 
     For an epoch it writes a row of metrics.csv, TensorBoard curves, best.keras if the epoch is the best so far, and
     run.json. The state comes last: a run that is killed before then repeats the epoch and writes the same files again.
-    Of several processes only the first one writes, and a signal to any of them ends all after the same step.
+    Of several processes only the first one writes, and a signal to any of them ends all after the same step: they ask
+    each other twice a second, or after each step if it takes longer.
 
     Args:
         run: the run directory.
@@ -249,7 +252,7 @@ class SaveRun(keras.callbacks.Callback):
         timer: decides when the state is due.
         stop: the request to end the run.
         tensorboard: the TensorBoard log; None in a process that does not write.
-        highest: returns the highest of the numbers that all processes pass; `int` for a single process.
+        highest: returns the highest of the numbers that all processes pass; None for a single process.
         again: further options of the command that resumes the run, for messages.
     """
 
@@ -262,7 +265,7 @@ class SaveRun(keras.callbacks.Callback):
         timer: SaveTimer,
         stop: StopRequest,
         tensorboard: TensorBoardLog | None,
-        highest: Callable[[int], int] = int,
+        highest: Callable[[int], int] | None = None,
         again: Sequence[str] = (),
     ) -> None:
         super().__init__()
@@ -274,10 +277,16 @@ class SaveRun(keras.callbacks.Callback):
         self.tensorboard = tensorboard
         self.highest = highest
         self.again = again
+        self.asked, self.every = progress.step, 1
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.schedule = schedules.rate(run.config.schedule, run.config.optimizer.learning_rate, self.steps)
-        self.since = time.perf_counter()
+        self.since = self.began = time.perf_counter()
+        self.first = progress.step
+
+    def on_epoch_begin(self, _epoch: int, _logs: Any = None) -> None:
+        """Keras's hook."""
+        self.began, self.first = time.perf_counter(), self.progress.step
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
@@ -307,7 +316,9 @@ class SaveRun(keras.callbacks.Callback):
         if better:
             progress.improved_epoch = epoch + 1
         # Processes whose scores differ by rounding must still end together, also when they resume.
-        progress.improved_epoch = self.highest(progress.improved_epoch)
+        if self.highest:
+            progress.improved_epoch = self.highest(progress.improved_epoch)
+            self.every = self._steps_in(NOTICE)
         if better or (score == progress.best and loss < progress.best_loss):
             progress.best, progress.best_loss = score, loss
             progress.best_epoch = epoch + 1
@@ -326,8 +337,19 @@ class SaveRun(keras.callbacks.Callback):
             rate = self.schedule(int(keras.ops.convert_to_numpy(optimizer.iterations)) - 1)
         return float(keras.ops.convert_to_numpy(rate))
 
+    def _steps_in(self, milliseconds: int) -> int:
+        """Returns how many steps the slowest process made in a time during this epoch, at least 1."""
+        each = 1000 * (time.perf_counter() - self.began) / max(1, self.progress.step - self.first)
+        slowest = self.highest(math.ceil(each)) if self.highest else math.ceil(each)
+        return max(1, milliseconds // slowest)
+
     def _save_if_due(self) -> None:
-        step, number = self.progress.step, self.highest(self.stop.by or 0)
+        step, number = self.progress.step, self.stop.by or 0
+        if self.highest:
+            # All processes ask after the same steps. Asking means waiting for the slowest one.
+            ask = step - self.asked >= self.every or not step % self.run.record.steps_per_epoch
+            number = self.highest(number) if ask else 0
+            self.asked = step if ask else self.asked
         if self.run.writes and (number or is_over(self.run, self.progress) or self.timer.due(step)):
             self._count_seconds()
             started = time.perf_counter()

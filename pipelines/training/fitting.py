@@ -139,7 +139,6 @@ def _fit(training: Training) -> None:
     if run.record.data.counts["validation"]:
         held_out = sources.load(config.data, "validation", options.data_dir, config.validation)
     measuring = _measuring(training, held_out or examples) if run.writes else []
-    highest: Callable[[int], int] = options.exchange.highest if options.exchange else int
     validation = (
         batches.evaluation(held_out, fitted, batch_size=config.batch_size, classes=classes) if held_out else None
     )
@@ -165,7 +164,7 @@ def _fit(training: Training) -> None:
                 timer=SaveTimer(options.interval, progress.step),
                 stop=stop,
                 tensorboard=tensorboard,
-                highest=highest,
+                highest=options.exchange.highest if options.exchange else None,
                 again=options.again,
             ),
             StopEarly(run, progress),

@@ -1,5 +1,6 @@
 """tensorboard/: the rows of metrics.csv and steps.csv as curves, in one folder for training and one for validation."""
 
+import importlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,8 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path, rows: Sequence[Row], steps: Sequence[Row] = ()) -> None:
+        # TensorFlow would import it with the first number, at the end of an epoch, while other processes wait.
+        importlib.import_module("tensorboard.summary")
         shutil.rmtree(folder, ignore_errors=True)
         self.folder = folder
         self.writers: dict[str, Any] = {}

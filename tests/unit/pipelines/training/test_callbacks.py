@@ -1,8 +1,11 @@
+import signal
+
 import keras
 import numpy as np
 import pytest
 
 from highway_keras import Highway, mean_gates
+from pipelines.core.errors import StoppedError
 from pipelines.core.optimizers import SGD, ConstantSchedule, CosineSchedule, StepSchedule
 from pipelines.core.run import Run, create, open_run
 from pipelines.core.signals import StopRequest
@@ -90,3 +93,32 @@ def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patie
     assert (progress.improved_epoch, is_over(run, progress)) == (2, False)
     progress.step = 40
     assert is_over(run, progress)
+
+
+@pytest.mark.parametrize(("milliseconds", "asked"), [(120, [4, 8]), (600, [*range(1, 12)])])
+def test_processes_ask_each_other_for_signals_twice_a_second(tmp_path, milliseconds, asked):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    first = 20
+    record = RECORD.model_copy(update={"steps_per_epoch": first})
+    run, progress = Run(tmp_path, toy_config(epochs=9), record, writes=False), Progress(step=first)
+    # The first epoch is the best one; the other process has slower steps, and gets no signal at first.
+    answers, signals, steps = iter([1, milliseconds]), 0, []
+
+    def highest(own):
+        steps.append(progress.step - first)
+        return max(own, next(answers, signals))
+
+    save = SaveRun(
+        run, model, progress, timer=SaveTimer("auto", 0), stop=StopRequest(), tensorboard=None, highest=highest
+    )
+    save.set_model(model)
+    save.on_epoch_end(0, {"val_accuracy": 0.5})
+    steps.clear()
+    for step in range(1, 12):
+        progress.step = first + step
+        save.on_train_batch_end(step - 1)
+    assert steps == asked
+    signals, progress.step = signal.SIGTERM, first + 12
+    with pytest.raises(StoppedError, match="stopped by SIGTERM after step 32 "):
+        save.on_train_batch_end(11)
