@@ -1,6 +1,5 @@
 """tensorboard/: the rows of metrics.csv and steps.csv as curves, in one folder for training and one for validation."""
 
-import importlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,9 @@ from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
+
+# That of `tf.summary`, which would import it with the first number: at the end of an epoch, while other processes wait.
+from tensorboard.summary.v2 import scalar
 
 from pipelines.training.metrics_file import Row
 
@@ -35,8 +37,6 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path, rows: Sequence[Row], steps: Sequence[Row] = ()) -> None:
-        # TensorFlow would import it with the first number, at the end of an epoch, while other processes wait.
-        importlib.import_module("tensorboard.summary")
         shutil.rmtree(folder, ignore_errors=True)
         self.folder = folder
         self.writers: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class TensorBoardLog:
         for name, value in values.items():
             writer = self._writer("validation" if name.startswith(VALIDATION) else "train")
             with writer.as_default(step=int(row["epoch"]) - 1):
-                tf.summary.scalar(f"epoch_{name.removeprefix(VALIDATION)}", value)
+                scalar(f"epoch_{name.removeprefix(VALIDATION)}", value)
         for writer in self.writers.values():
             writer.flush()
 
@@ -81,7 +81,7 @@ class TensorBoardLog:
         with writer.as_default(step=int(row["step"])):
             for name, value in row.items():
                 if name not in AXES:
-                    tf.summary.scalar(f"batch_{name}", value)
+                    scalar(f"batch_{name}", value)
         writer.flush()
 
     def _writer(self, part: str) -> Any:
