@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 ROOT = Path(__file__).parents[1]
 NAMESPACE = ("unshare", "--map-root-user", "--net")
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
@@ -83,6 +85,11 @@ class LocalCluster:
     def kill(self, name: str) -> None:
         """Kills all processes of a node with SIGKILL."""
         self._ask("kill", name)
+
+    def tasks(self) -> list[int]:
+        """Returns the identifiers of the processes that run a task."""
+        found = psutil.Process(self._process.pid).children(recursive=True)
+        return [process.pid for process in found if process.cmdline()[:1] == ["ray::start"]]
 
     def command(self, words: Sequence[str]) -> list[str]:
         """Returns a command line in the cluster's network."""

@@ -27,8 +27,8 @@ CHECKPOINTS = "checkpoint"
 STEPS_FILE = "steps.csv"
 # Fewest rows of steps.csv per epoch; epochs with fewer than two steps per row have none.
 STEP_ROWS = 20
-# Milliseconds within which several processes notice a signal to one of them.
-NOTICE = 500
+# About how many microseconds pass until several processes ask each other for signals again.
+NOTICE = 500_000
 SCORES = ("loss", "accuracy", "label_accuracy", "f1", "cross_entropy", "mae", "mse")
 FIRST = ("learning_rate", *SCORES, *(f"val_{name}" for name in SCORES))
 
@@ -242,8 +242,8 @@ class SaveRun(keras.callbacks.Callback):
 
     For an epoch it writes a row of metrics.csv, TensorBoard curves, best.keras if the epoch is the best so far, and
     run.json. The state comes last: a run that is killed before then repeats the epoch and writes the same files again.
-    Of several processes only the first one writes, and a signal to any of them ends all after the same step: they ask
-    each other twice a second, or after each step if it takes longer.
+    Of several processes only the first one writes, and a signal to any of them ends all after the same step. They ask
+    each other for signals about twice a second if steps are shorter, and after every step of their first epoch.
 
     Args:
         run: the run directory.
@@ -281,16 +281,18 @@ class SaveRun(keras.callbacks.Callback):
         self.origin = checkpoint.origin(run)
         self.steps = run.config.epochs * run.record.steps_per_epoch
         self.schedule = schedules.rate(run.config.schedule, run.config.optimizer.learning_rate, self.steps)
-        self.since = self.began = time.perf_counter()
-        self.first = progress.step
+        self.since = time.perf_counter()
+        # Of the first and the last execution of the epoch so far: step and time at its end.
+        self.ends: list[tuple[int, float]] = []
 
     def on_epoch_begin(self, _epoch: int, _logs: Any = None) -> None:
         """Keras's hook."""
-        self.began, self.first = time.perf_counter(), self.progress.step
+        self.ends = []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del batch, logs
+        self.ends = [*self.ends[:1], (self.progress.step, time.perf_counter())]
         # The last step of an epoch is left to `on_epoch_end`, which has more than the state to save.
         if self.progress.step % self.run.record.steps_per_epoch:
             self._save_if_due()
@@ -318,7 +320,7 @@ class SaveRun(keras.callbacks.Callback):
         # Processes whose scores differ by rounding must still end together, also when they resume.
         if self.highest:
             progress.improved_epoch = self.highest(progress.improved_epoch)
-            self.every = self._steps_in(NOTICE)
+            self.every = max(1, NOTICE // self.highest(self._step_time()))
         if better or (score == progress.best and loss < progress.best_loss):
             progress.best, progress.best_loss = score, loss
             progress.best_epoch = epoch + 1
@@ -337,11 +339,13 @@ class SaveRun(keras.callbacks.Callback):
             rate = self.schedule(int(keras.ops.convert_to_numpy(optimizer.iterations)) - 1)
         return float(keras.ops.convert_to_numpy(rate))
 
-    def _steps_in(self, milliseconds: int) -> int:
-        """Returns how many steps the slowest process made in a time during this epoch, at least 1."""
-        each = 1000 * (time.perf_counter() - self.began) / max(1, self.progress.step - self.first)
-        slowest = self.highest(math.ceil(each)) if self.highest else math.ceil(each)
-        return max(1, milliseconds // slowest)
+    def _step_time(self) -> int:
+        """Returns the microseconds of a step after the first execution of the epoch; `NOTICE` if there was no other."""
+        if len(self.ends) < 2:
+            return NOTICE
+        (first, began), (last, ended) = self.ends
+        # At least 1, and no more than processes can exchange.
+        return min(max(1, math.ceil(1e6 * (ended - began) / (last - first))), NOTICE)
 
     def _save_if_due(self) -> None:
         step, number = self.progress.step, self.stop.by or 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# That of `tf.summary`, which would import it with the first number: at the end of an epoch, while other processes wait.
+# That of `tf.summary`, which would import it with the first number: during training, while other processes wait.
 from tensorboard.summary.v2 import scalar
 
 from pipelines.training.metrics_file import Row

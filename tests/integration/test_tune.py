@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 import tensorflow_datasets as tfds
 from rich.console import Console
@@ -101,12 +100,6 @@ def workers(folder):
         if task["folder"] == str(folder):
             found.append(int(path.parent.name))
     return sorted(found)
-
-
-def tasks(cluster):
-    """Returns the processes of a cluster that run a task."""
-    found = psutil.Process(cluster._process.pid).children(recursive=True)
-    return [process.pid for process in found if process.cmdline()[:1] == ["ray::start"]]
 
 
 def wait_for(condition, process):
@@ -236,7 +229,7 @@ def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_dri
     started = {"cwd": toy, "stdout": subprocess.PIPE, "environment": {"PYTHONPATH": str(ROOT)}}
     search = cluster.start(words, **started)
     wait_for(lambda: list(folder.glob("trials/*/config.json")), search)
-    os.kill(tasks(cluster)[0], signal.SIGKILL)
+    os.kill(cluster.tasks()[0], signal.SIGKILL)
     done = wait_for(lambda: trials(folder, "completed"), search)
     search.kill()
     assert "has lost its process or node and starts again" in search.communicate()[0]

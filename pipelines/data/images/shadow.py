@@ -9,12 +9,12 @@ import tensorflow as tf
 SIDE = 56
 # Side of the window of the closing, in these cells: wider than the strokes of a digit that fills the image. Side of the
 # square whose paper takes the place of ink; it reaches paper from within blots, too.
-WINDOW, SQUARE = 13, 25
+WINDOW, REACH = 13, 25
 # Brightness relative to that of the closing below which a cell has ink.
 INK = 0.9
 # Least share of cells without ink; noise has hardly any.
 LEAST = 0.2
-# Planes that are fitted, the second one to paper without ink.
+# Number of planes that are fitted: first to the closing, then to light without ink.
 FITS = 2
 # Least deviation of the light from a plane, relative to the brightest, that counts as a shadow; and the least light in
 # a shadow: tables are often darker.
@@ -36,15 +36,15 @@ def measure(grid: tf.Tensor) -> Shadow:
     """Measures the light on paper with darker ink.
 
     Args:
-        grid: brightness of cells, float32 [cells, cells], a multiple of `SIDE`.
+        grid: brightness of cells, float32 [cells, cells], for a multiple of `SIDE`.
     """
     share = grid.shape[0] // SIDE
-    light, paper = _bridged(tf.nn.avg_pool2d(grid[None, ..., None], share, share, "VALID"))
+    light, blank = _bridged(tf.nn.avg_pool2d(grid[None, ..., None], share, share, "VALID"))
     most, extent = tf.reduce_max(light), _range(light)
     down, across = light[CELLS:] - light[:-CELLS], light[:, CELLS:] - light[:, :-CELLS]
     steepest = tf.maximum(tf.reduce_max(tf.abs(down)), tf.reduce_max(tf.abs(across)))
     deep = (_range(light - _plane(light)) > DEEP * most) & (most - extent > DARKEST * most)
-    return Shadow(most / tf.maximum(light, 1.0), deep & (steepest < SOFT * extent) & (paper > LEAST))
+    return Shadow(most / tf.maximum(light, 1.0), deep & (steepest < SOFT * extent) & (blank > LEAST))
 
 
 def lift(grey: tf.Tensor, gain: tf.Tensor) -> tf.Tensor:
@@ -62,15 +62,15 @@ def _bridged(cells: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Replaces strokes by the paper around them, [n, n]; also returns the share of cells without ink.
 
     A closing finds whatever is darker than its surroundings and narrower than the window. Where light changes, what it
-    puts in the place of ink is the darker paper. The mean of the paper around is nearer, and exact if the light that is
-    left by a plane is even.
+    puts in the place of ink is the darker paper. The mean of the paper around is nearer, and exact where light deviates
+    from a plane by a constant.
     """
     closed = -_largest(-_largest(_extended(cells)))
     ink = tf.nn.max_pool2d(tf.cast(cells < INK * closed, tf.float32), 3, 1, "SAME")
-    share = _mean(1 - ink, SQUARE)
+    share = _mean(1 - ink, REACH)
 
     def filled(light: tf.Tensor) -> tf.Tensor:
-        return tf.where((ink > 0) & (share > 0), _mean((1 - ink) * light, SQUARE) / tf.maximum(share, 1e-6), light)
+        return tf.where((ink > 0) & (share > 0), _mean((1 - ink) * light, REACH) / tf.maximum(share, 1e-6), light)
 
     light = closed
     for _ in range(FITS):
@@ -104,7 +104,7 @@ def _mean(cells: tf.Tensor, side: int) -> tf.Tensor:
 
 
 def _plane(light: tf.Tensor) -> tf.Tensor:
-    """Fits the plane of least squares, [n, n], but for its mean."""
+    """Fits the least-squares plane, [n, n], without its mean."""
     at = np.linspace(-1, 1, SIDE, dtype=np.float32)
     down, across, norm = at[:, None], at[None], SIDE * float(np.sum(at**2))
     return tf.reduce_sum(light * down) / norm * down + tf.reduce_sum(light * across) / norm * across

@@ -1,6 +1,7 @@
 """`highway reproduce --cluster`: the runs of a study as tasks equal those of processes of one machine."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -38,10 +39,20 @@ def words(toy, *more):
     return [*WORDS, "--data-dir", str(toy), *more]
 
 
-def test_a_study_on_a_cluster_survives_the_death_of_a_node(cluster, toy, alone, tmp_path):
+def test_a_study_on_a_cluster_survives_the_death_of_its_driver_a_worker_and_a_node(cluster, toy, alone, tmp_path):
     together = words(toy, "--to", "together", "--cluster", cluster.address)
     study = cluster.start(together, stdout=subprocess.PIPE, cwd=tmp_path)
     wait_for(lambda: list(tmp_path.glob("together/runs/*/config.json")), study)
+    study.kill()
+    study.communicate()
+    while cluster.tasks():
+        time.sleep(0.05)
+
+    study = cluster.start(together, stdout=subprocess.PIPE, cwd=tmp_path)
+    wait_for(cluster.tasks, study)
+    killed = cluster.tasks()[0]
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: [task for task in cluster.tasks() if task > killed], study)
     cluster.kill("a")
     cluster.add("a")
     output, _ = study.communicate(timeout=300)

@@ -1,4 +1,4 @@
-"""`highway train --cluster`: two nodes train one run; deaths of a process and a node leave it as if undisturbed."""
+"""`highway train --cluster`: two nodes train one run; deaths of driver, process and node leave it as if undisturbed."""
 
 import re
 import signal
@@ -65,7 +65,9 @@ def kill_process(index, folder):
     pytest.fail(f"process {index} does not run")
 
 
-def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_node(cluster, start, mnist_5k, tmp_path):
+def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_its_driver_a_process_and_a_node(
+    cluster, start, mnist_5k, tmp_path
+):
     whole, run = tmp_path / "whole", tmp_path / "run"
     output = ended(start(*WORDS, "--run", "whole"))
     assert re.search(r"run directory \S*whole, report ", output)
@@ -89,6 +91,12 @@ def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_n
     wait(process, lambda: (run / NEWEST).stat().st_mtime_ns > saved)
     again = start("--resume", "run")
     assert f"another process is training in {run}. Wait for it" in ended(again, 2)
+    process.kill()
+    assert f"resuming after step {step:,}" in process.communicate()[0]
+    saved = (run / NEWEST).stat().st_mtime_ns
+
+    process = start("--resume", "run", "--checkpoint-steps", "1")
+    wait(process, lambda: (run / NEWEST).stat().st_mtime_ns > saved)
     starts = runs.open_run(run).record.starts
     kill_process(1, run)
     wait(process, lambda: runs.open_run(run).record.starts != starts)
@@ -97,7 +105,6 @@ def test_a_run_on_two_nodes_survives_a_signal_and_the_death_of_a_process_and_a_n
     cluster.kill("b")
     cluster.add("b")
     output = ended(process)
-    assert f"resuming after step {step:,}" in output
     assert re.search(r"process 1 on \S+ was killed by SIGKILL\n", output)
     assert "Start all of them again" not in output
     assert output.count("was lost after step") == 2

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageFilter
 
 from pipelines.data import sources
 from pipelines.data.images import shadow
@@ -63,12 +64,19 @@ def test_a_digit_in_a_soft_shadow_looks_as_without_it(inks, depth, width):
     near = []
     for ink in inks:
         paper = 200 * (1 - 0.8 * ink)
+        assert is_found(paper * shade(depth, width))
         lit, shaded = (traced(digit, None, None)(np.float32(paper * light)) for light in (1, shade(depth, width)))
         near.append(difference(shaded.image.numpy(), lit.image.numpy()))
         np.testing.assert_allclose(shaded.boxes, lit.boxes, atol=0.02)
-    assert is_found(paper * shade(depth, width))
     # Other digits differ by some 60.
     assert np.mean(near) < 18
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.5, np.pi / 4])
+@pytest.mark.parametrize("depth", [0.2, 0.5])
+def test_an_edge_of_a_tenth_of_the_side_is_soft(inks, depth, angle):
+    for ink in inks:
+        assert is_found(200 * (1 - 0.8 * ink) * shade(depth, 0.1, angle=angle))
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1, 0.3])
@@ -83,13 +91,20 @@ def test_a_table_is_no_shadow(inks, level):
         assert not is_found(np.where(across() > 0.35, level, 200 * (1 - 0.8 * ink)))
 
 
-def test_light_ink_on_dark_paper_is_no_shadow(inks):
+@pytest.mark.parametrize("blur", [0.0, 0.02, 0.04, 0.08])
+@pytest.mark.parametrize("paper", [30, 90])
+def test_light_ink_on_dark_paper_is_no_shadow(inks, paper, blur):
     for ink in inks:
-        assert not is_found(30 + 200 * ink)
+        chalk = Image.fromarray(np.uint8(255 * ink)).filter(ImageFilter.GaussianBlur(blur * SIDE))
+        assert not is_found(paper + 110 * np.asarray(chalk) / 255)
 
 
-def test_black_has_no_shadow():
-    assert not is_found(np.zeros((SIDE, SIDE)))
+@pytest.mark.parametrize("level", [0, 255])
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 500), (300, 2), (SIDE, SIDE)])
+def test_one_colour_has_no_shadow_at_any_size(height, width, level):
+    grey = np.full((height, width), level, np.float32)
+    assert not is_found(grey)
+    assert traced(digit, None, None)(grey).boxes.shape == (0, 4)
 
 
 @settings(deadline=None, max_examples=30)
