@@ -105,8 +105,9 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     # The cells of a scan are square, give or take an eighth.
     is_scan = coarse.found & (scan.CELLS * tf.abs(height - width) < tf.maximum(height, width))
     shade = shadow.measure(grid)
-    seen = tf.cond(shade.found & ~is_scan, lambda: shadow.lift(grey, shade.gain), lambda: tf.identity(grey))
-    grid = _resampled(seen, whole, FIND)
+    is_shaded = shade.found & ~is_scan
+    seen = tf.cond(is_shaded, lambda: shadow.lift(grey, shade.gain), lambda: tf.identity(grey))
+    grid *= tf.where(is_shaded, shadow.spread(shade.gain, FIND), 1.0)
     shown = paper.support(grid)
     _, residual = paper.fit(grid, whole, shown)
     found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width)
@@ -229,8 +230,9 @@ def _centred(ink_in: Callable[[Cells], tf.Tensor], box: Rectangle) -> tf.Tensor:
 
 def _resampled(grey: tf.Tensor, part: Rectangle, cells: int) -> tf.Tensor:
     """Resamples a part of the image to a grid, [cells, cells]."""
-    rows, _ = coverage(part.top, part.height / cells, cells, tf.shape(grey)[0])
-    columns, _ = coverage(part.left, part.width / cells, cells, tf.shape(grey)[1])
+    height, width = tf.unstack(tf.shape(grey))
+    rows, _ = coverage(part.top, part.height / cells, cells, height)
+    columns, _ = coverage(part.left, part.width / cells, cells, width)
     return rows @ grey @ tf.transpose(columns)
 
 
@@ -253,8 +255,9 @@ def _ends(inked: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _ink(grey: tf.Tensor, level: Paper, sign: tf.Tensor, cells: Cells) -> tf.Tensor:
     """Ink in square cells, [count, count]; none outside the image."""
     top, left, size, count = cells
-    rows, in_rows = coverage(top, size, count, tf.shape(grey)[0])
-    columns, in_columns = coverage(left, size, count, tf.shape(grey)[1])
+    height, width = tf.unstack(tf.shape(grey))
+    rows, in_rows = coverage(top, size, count, height)
+    columns, in_columns = coverage(left, size, count, width)
     middle = (tf.range(count, dtype=tf.float32) + 0.5) * size
     blank = level.at(top + middle, left + middle)
     # These cells are larger than those in which the deviation was measured, and therefore deviate less.

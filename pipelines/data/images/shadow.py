@@ -58,6 +58,15 @@ def lift(grey: tf.Tensor, gain: tf.Tensor) -> tf.Tensor:
     return grey * (rows @ gain @ tf.transpose(columns))
 
 
+def spread(gain: tf.Tensor, cells: int) -> tf.Tensor:
+    """Spreads gains over smaller cells: [cells, cells] from [n, n].
+
+    The graph is far smaller with repeated and averaged cells than with interpolated ones.
+    """
+    times = cells // gain.shape[0]
+    return _mean(tf.repeat(tf.repeat(gain, times, axis=0), times, axis=1)[None, ..., None], 3)[0, ..., 0]
+
+
 def _bridged(cells: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Replaces strokes by the paper around them, [n, n]; also returns the share of cells without ink.
 
