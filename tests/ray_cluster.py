@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,13 @@ class LocalCluster:
 
     def tasks(self) -> list[int]:
         """Returns the identifiers of the processes that run a task."""
-        found = psutil.Process(self._process.pid).children(recursive=True)
-        return [process.pid for process in found if process.cmdline()[:1] == ["ray::start"]]
+        found = []
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            # Any of them may have ended.
+            with suppress(psutil.Error):
+                if process.cmdline()[:1] == ["ray::start"]:
+                    found.append(process.pid)
+        return found
 
     def command(self, words: Sequence[str]) -> list[str]:
         """Returns a command line in the cluster's network."""

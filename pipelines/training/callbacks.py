@@ -292,7 +292,8 @@ class SaveRun(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keras's hook."""
         del batch, logs
-        self.ends = [*self.ends[:1], (self.progress.step, time.perf_counter())]
+        if self.highest:
+            self.ends = [*self.ends[:1], (self.progress.step, time.perf_counter())]
         # The last step of an epoch is left to `on_epoch_end`, which has more than the state to save.
         if self.progress.step % self.run.record.steps_per_epoch:
             self._save_if_due()
@@ -344,7 +345,7 @@ class SaveRun(keras.callbacks.Callback):
         if len(self.ends) < 2:
             return NOTICE
         (first, began), (last, ended) = self.ends
-        # At least 1, and no more than processes can exchange.
+        # Longer steps make no difference, and processes exchange numbers of 31 bits.
         return min(max(1, math.ceil(1e6 * (ended - began) / (last - first))), NOTICE)
 
     def _save_if_due(self) -> None:

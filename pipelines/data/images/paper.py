@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.images.rectangle import Rectangle
+from pipelines.data.images.resampling import repeated
 
 # Cells per side of a square whose mean counts as one observation: narrower than a stroke.
 SQUARE = 7
@@ -124,7 +125,7 @@ def grain(residual: tf.Tensor, usable: tf.Tensor) -> tf.Tensor:
 
 def spread(values: tf.Tensor) -> tf.Tensor:
     """Gives each cell the value of its square: [cells, cells] from [n, n]."""
-    return tf.repeat(tf.repeat(values, SQUARE, axis=0), SQUARE, axis=1)
+    return repeated(values, SQUARE)
 
 
 def _squares(grid: tf.Tensor) -> tf.Tensor:

@@ -35,6 +35,11 @@ def coverage(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> 
     return inside * overlap / tf.maximum(total, 1e-6), tf.squeeze(inside, 1)
 
 
+def repeated(values: tf.Tensor, times: int) -> tf.Tensor:
+    """Divides each cell of a grid into `times` x `times` cells with its value."""
+    return tf.repeat(tf.repeat(values, times, axis=0), times, axis=1)
+
+
 def lanczos(start: tf.Tensor, cell: tf.Tensor, count: int, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes weights of Lanczos's filter, six cells wide, or six pixels if cells are smaller, as in Pillow.
 

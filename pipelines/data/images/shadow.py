@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.images.resampling import repeated
+
 # Cells per side of the grid on which light is measured.
 SIDE = 56
 # Side of the window of the closing, in these cells: wider than the strokes of a digit that fills the image. Side of the
@@ -63,8 +65,7 @@ def spread(gain: tf.Tensor, cells: int) -> tf.Tensor:
 
     The graph is far smaller with repeated and averaged cells than with interpolated ones.
     """
-    times = cells // gain.shape[0]
-    return _mean(tf.repeat(tf.repeat(gain, times, axis=0), times, axis=1)[None, ..., None], 3)[0, ..., 0]
+    return _mean(repeated(gain, cells // gain.shape[0])[None, ..., None], 3)[0, ..., 0]
 
 
 def _bridged(cells: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from pipelines.data.images.components import Components, label, measure
 from pipelines.data.images.paper import NOISE
 from pipelines.data.images.rectangle import Rectangle
+from pipelines.data.images.resampling import repeated
 from serving.manifest import MOST_DIGITS
 
 # Least deviation from the paper, relative to the strongest, of cells that belong to a component, and of cells that
@@ -108,7 +109,7 @@ def _surroundings(
     edge &= tf.reduce_any(digits)
     cells = tf.gather(tf.cast(edge, tf.float32), labels)
     found = tf.reduce_max(cells, axis=0)
-    return _dilated(tf.repeat(tf.repeat(found, COARSE, axis=0), COARSE, axis=1), MARGIN)
+    return _dilated(repeated(found, COARSE), MARGIN)
 
 
 def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

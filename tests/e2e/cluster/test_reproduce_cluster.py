@@ -50,9 +50,9 @@ def test_a_study_on_a_cluster_survives_the_death_of_its_driver_a_worker_and_a_no
 
     study = cluster.start(together, stdout=subprocess.PIPE, cwd=tmp_path)
     wait_for(cluster.tasks, study)
-    killed = cluster.tasks()[0]
-    os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: [task for task in cluster.tasks() if task > killed], study)
+    before = cluster.tasks()
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: set(cluster.tasks()) - set(before), study)
     cluster.kill("a")
     cluster.add("a")
     output, _ = study.communicate(timeout=300)

@@ -101,15 +101,17 @@ def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patie
 def test_processes_ask_each_other_for_signals_twice_a_second(tmp_path, monkeypatch, slowest, asked):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    size, clock, steps, told = 20, 0.0, [], []
-    run = Run(tmp_path, toy_config(epochs=9), RECORD.model_copy(update={"steps_per_epoch": size}), writes=False)
+    steps_per_epoch, seconds, asked_after, passed = 20, 0.0, [], []
+    run = Run(
+        tmp_path, toy_config(epochs=9), RECORD.model_copy(update={"steps_per_epoch": steps_per_epoch}), writes=False
+    )
     progress = Progress()
-    monkeypatch.setattr("pipelines.training.callbacks.time.perf_counter", lambda: clock)
+    monkeypatch.setattr("pipelines.training.callbacks.time.perf_counter", lambda: seconds)
     other = 0
 
     def highest(own):
-        steps.append(progress.step)
-        told.append(own)
+        asked_after.append(progress.step)
+        passed.append(own)
         return max(own, other)
 
     save = SaveRun(
@@ -118,27 +120,27 @@ def test_processes_ask_each_other_for_signals_twice_a_second(tmp_path, monkeypat
     save.set_model(model)
 
     def train(last):
-        nonlocal clock
+        nonlocal seconds
         while progress.step < last:
             # The first step compiles the net.
-            clock += 1 / 16 if progress.step else 9.0
+            seconds += 1 / 16 if progress.step else 9.0
             progress.step += 1
             save.on_train_batch_end(0)
 
     save.on_epoch_begin(0)
-    train(size)
-    assert steps == [*range(1, size)]
+    train(steps_per_epoch)
+    assert asked_after == [*range(1, steps_per_epoch)]
     # Validation takes longer than training.
-    clock, other = clock + 99, round(1e6 * slowest)
+    seconds, other = seconds + 99, round(1e6 * slowest)
     monkeypatch.setattr(save, "_save_if_due", lambda: None)
     save.on_epoch_end(0, {"val_accuracy": 0.5})
     monkeypatch.undo()
-    assert told[-1] == 62_500
-    other, save.asked = 0, size
-    steps.clear()
+    assert passed[-1] == 62_500
+    other, save.asked = 0, steps_per_epoch
+    asked_after.clear()
     save.on_epoch_begin(1)
-    train(size + 11)
-    assert [step - size for step in steps] == asked
+    train(steps_per_epoch + 11)
+    assert [step - steps_per_epoch for step in asked_after] == asked
     other = signal.SIGTERM
     with pytest.raises(StoppedError, match=r"stopped by SIGTERM after step (32|36) "):
-        train(2 * size)
+        train(2 * steps_per_epoch)
