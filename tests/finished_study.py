@@ -11,6 +11,8 @@ from tests.toy_data import ToyData
 
 # Small enough that every arm trains for one epoch on the toy data.
 BUDGET = "1e-06"
+RESULT = "\n| test split, "
+"""In the report of a run that has been evaluated."""
 IMAGES = {"mnist": ((28, 28, 1), 10), "cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100)}
 
 
@@ -73,4 +75,4 @@ def assert_complete(folder, study, arms=()):
     assert all((folder / figure).stat().st_size > 3000 for figure in shown)
     assert not list(folder.rglob(".*"))
     # A run that was killed during its evaluation is evaluated again, report included.
-    assert all("test split" in path.read_text() for path in folder.glob("runs/*/report.md"))
+    assert all(RESULT in path.read_text() for path in folder.glob("runs/*/report.md"))

@@ -38,7 +38,7 @@ def evaluate(
     data: str | None = None,
     console: Console | None = None,
 ) -> AnyEvaluation:
-    """Evaluates a run on the test split, or on other data, and writes evaluation.json and figures.
+    """Evaluates a run on the test split, or on other data, and writes figures and, last, evaluation.json.
 
     Args:
         path: the run directory.
@@ -93,9 +93,9 @@ def evaluate(
             figures.draw_values(to / "figures" / "values.png", run, measured, outputs, truth)
         else:
             figures.draw_forecast(run, measured, outputs, truth)
-        write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
         if data is None:
-            report.write(run)
+            report.write(run, measured)
+        write_text(to / FILE, measured.model_dump_json(indent=2) + "\n")
         return measured
     result: AnyEvaluation
     if run.record.data.multi_label:
@@ -109,10 +109,10 @@ def evaluate(
             update["mirrored"] = float((both.argmax(axis=1) == truth).mean())
         result = accuracy.model_copy(update=update)
         figures.draw_confusion(to / "figures" / "confusion.png", run.config.recipe, result)
-    write_text(to / FILE, result.model_dump_json(indent=2) + "\n")
     _draw_errors(to / "figures" / "errors.png", found.examples, outputs, labels)
     if data is None:
-        report.write(run)
+        report.write(run, result)
+    write_text(to / FILE, result.model_dump_json(indent=2) + "\n")
     return result
 
 

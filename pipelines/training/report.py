@@ -7,7 +7,7 @@ from pipelines.core.files import write_text
 from pipelines.core.markdown import table
 from pipelines.core.run import Pruned, Run, Start
 from pipelines.training import evaluation
-from pipelines.training.evaluation import Evaluation, Regression
+from pipelines.training.evaluation import AnyEvaluation, Evaluation, Regression
 from pipelines.training.metrics_file import plain_loss_in
 from pipelines.training.multi_label import MultiLabel
 
@@ -23,17 +23,18 @@ FIGURES = {
 }
 
 
-def write(run: Run) -> None:
+def write(run: Run, result: AnyEvaluation | None = None) -> None:
     """Writes report.md from the content of the run directory.
 
     Args:
         run: a finished run, evaluated or not.
+        result: its evaluation on the test split; None reads that in the run directory, if there is one.
     """
-    write_text(run.path / "report.md", text(run))
+    write_text(run.path / "report.md", text(run, result))
 
 
-def text(run: Run) -> str:
-    """Returns the report as Markdown."""
+def text(run: Run, result: AnyEvaluation | None = None) -> str:
+    """Returns the report as Markdown; see `write`."""
     config, record, machine = run.config, run.record, run.record.machine
     data = record.data
     counts = ", ".join(f"{count:,} {split}" for split, count in data.counts.items() if count)
@@ -68,7 +69,7 @@ def text(run: Run) -> str:
         explained = f"The layers were chosen on these {record.pruned.split} examples; the test split had no part in it."
     parts = [
         f"# {config.recipe}: {'pruned' if record.pruned else record.state}",
-        _measured(run),
+        _measured(run, result or evaluation.of_run(run)),
         explained,
         "## How it was made",
         table(("", ""), made),
@@ -91,13 +92,13 @@ def _explained(run: Run) -> str:
     return f"{losses}; training metrics are means over the epoch, with dropout and augmentation."
 
 
-def _measured(run: Run) -> str:
+def _measured(run: Run, result: AnyEvaluation | None) -> str:
     data = run.record.data
     if data.multi_label:
-        return table(("measured on", "macro F1", "loss"), _multi_label(run))
+        return table(("measured on", "macro F1", "loss"), _multi_label(run, result))
     if data.labels:
-        return table(("measured on", "accuracy", "loss"), _results(run))
-    return table(("measured on", "mean absolute error", "loss"), _regression(run))
+        return table(("measured on", "accuracy", "loss"), _results(run, result))
+    return table(("measured on", "mean absolute error", "loss"), _regression(run, result))
 
 
 def _pruned(pruned: Pruned) -> str:
@@ -110,10 +111,9 @@ def _start(start: Start) -> str:
     return f"{start.devices}{processes} from step {start.step:,}"
 
 
-def _results(run: Run) -> list[tuple[str, str, str]]:
+def _results(run: Run, result: AnyEvaluation | None) -> list[tuple[str, str, str]]:
     rows = []
-    result = evaluation.read(run.path / "evaluation.json", Evaluation)
-    if result:
+    if isinstance(result, Evaluation):
         low, high = result.interval
         examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
         rows.append(
@@ -130,10 +130,9 @@ def _results(run: Run) -> list[tuple[str, str, str]]:
     return rows + _training(run, "accuracy", ".2%")
 
 
-def _multi_label(run: Run) -> list[tuple[str, str, str]]:
+def _multi_label(run: Run, result: AnyEvaluation | None) -> list[tuple[str, str, str]]:
     rows = []
-    result = evaluation.read(run.path / "evaluation.json", MultiLabel)
-    if result:
+    if isinstance(result, MultiLabel):
         examples = f"{result.count:,} {'rows' if run.record.data.columns else 'images'}"
         means = f"mean average precision **{result.mean_average_precision:.2%}**"
         name = f"test split, {examples}, {result.weights} weights: {means}"
@@ -143,10 +142,9 @@ def _multi_label(run: Run) -> list[tuple[str, str, str]]:
     return rows + _training(run, "f1", ".3f")
 
 
-def _regression(run: Run) -> list[tuple[str, str, str]]:
+def _regression(run: Run, result: AnyEvaluation | None) -> list[tuple[str, str, str]]:
     rows = []
-    result = evaluation.read(run.path / "evaluation.json", Regression)
-    if result:
+    if isinstance(result, Regression):
         name = f"test split, {result.count:,} examples, {result.weights} weights"
         r2 = f"R² **{result.shown_r2()}**"
         rows.append((f"{name}: {r2}", f"{result.mae:.4g}", shown_loss(result.loss, regression=True)))

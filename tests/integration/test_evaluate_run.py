@@ -5,11 +5,15 @@ import json
 import pytest
 
 from pipelines.core import run as runs
+from pipelines.core.files import write_text
 from pipelines.data import preprocess
 from pipelines.data.sources import DataInfo
-from pipelines.training import evaluation
+from pipelines.training import evaluation, report
 from pipelines.training.evaluate import evaluate
+from pipelines.training.processes import train
+from pipelines.training.processes.train import TrainTask
 from pipelines.verbs.cli import main
+from tests.finished_study import RESULT
 from tests.toy_data import ToyData
 
 
@@ -39,11 +43,31 @@ def test_the_test_split_is_evaluated_and_reported(trained_run, toy, capsys):
     assert found["interval"][0] < found["accuracy"] == pytest.approx(right.mean())
     assert (trained_run / "figures" / "confusion.png").read_bytes().startswith(b"\x89PNG")
     assert (trained_run / "figures" / "errors.png").exists() is not right.all()
-    report = (trained_run / "report.md").read_text()
-    assert f"**{right.mean():.2%}**" in report
+    page = (trained_run / "report.md").read_text()
+    assert f"**{right.mean():.2%}**" in page
     for figure in ("learning_curve", "gates", "confusion"):
-        assert f"](figures/{figure}.png)" in report
-    assert run.record.command in report
+        assert f"](figures/{figure}.png)" in page
+    assert run.record.command in page
+
+
+def test_the_result_is_written_last_so_that_other_machines_do_not_take_a_part_for_all(trained_run, toy, monkeypatch):
+    (trained_run / "evaluation.json").unlink(missing_ok=True)
+    report.write(runs.open_run(trained_run))
+    assert RESULT not in (trained_run / "report.md").read_text()
+    task = TrainTask(folder=trained_run, data_dir=None, config=runs.open_run(trained_run).config, evaluate=True)
+    written = []
+
+    def write(path, text):
+        # What a bucket holds if this machine dies now: an upload may come between any two files.
+        written.append((path.name, task.done, RESULT in (trained_run / "report.md").read_text()))
+        write_text(path, text)
+
+    monkeypatch.setattr("pipelines.training.evaluate.write_text", write)
+    train.act(task)
+    assert written == [("evaluation.json", False, True)]
+    assert task.done
+    train.act(task)
+    assert len(written) == 1
 
 
 def test_the_best_weights_are_evaluated_on_request(trained_run, toy):

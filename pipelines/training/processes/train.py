@@ -99,9 +99,11 @@ def _trained(folder: Path) -> bool:
 
 
 def _evaluated(folder: Path) -> bool:
-    """Returns whether a run is evaluated: evaluation also writes the report, with the result, last."""
-    result, report = folder / EVALUATION, folder / "report.md"
-    return result.exists() and result.stat().st_mtime_ns <= report.stat().st_mtime_ns
+    """Returns whether a run is evaluated: the result is the last file that evaluation writes, after the report.
+
+    Ages of the two would not tell: files from a bucket are as old as their download.
+    """
+    return (folder / EVALUATION).exists()
 
 
 def diverged(folder: Path) -> bool:
