@@ -31,6 +31,8 @@ CHUNKS, CHUNK = 1024, 64
 _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
 _SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
+_MANY = b"400 Bad Request", b"", b"more than %d requests wait for their answers." % PIPELINED
+_MALFORMED = b"400 Bad Request", b"", b"the request is not valid HTTP/1.1."
 _LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
 
 
@@ -118,8 +120,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unparsed = 0
         # Chunks of the body that have been parsed but not passed on.
         self._parts: list[bytes] = []
-        # Message about a request that cannot be parsed, until the requests before it have been answered.
-        self._malformed = ""
+        # Why the parser would stop, and whether it has: the refusal follows the answers to the requests before.
+        self._fault = _MALFORMED, "malformed"
+        self._stopped = False
         self._unread_since: float | None = None
         self._ends = float("inf")
         # Unix sockets have no address.
@@ -145,7 +148,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._receive(data[start : start + HEAD])
 
     def _receive(self, data: bytes) -> None:
-        if self._malformed:
+        if self._stopped:
             # Nothing that follows can be parsed.
             return
         if self.sending is None:
@@ -162,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            self._stop()
         except httptools.HttpParserUpgrade as offered:
             (end,) = offered.args
             self._decline_upgrade(data[end:])
@@ -178,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self.send_400_response("Invalid HTTP request received.")
+            self._stop()
             return
         version = self.parser.get_http_version().encode()
         lines = [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
@@ -189,8 +192,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begins a request, unless too many are waiting."""
         if len(self.pipeline) >= PIPELINED:
-            cut("pipeline").inc()
-            # The parser stops, and the connection is closed.
+            self._fault = _MANY, "pipeline"
+            # The parser stops.
             raise ValueError("too many requests are waiting for their answers")
         super().on_message_begin()
 
@@ -227,21 +230,21 @@ class LimitedProtocol(HttpToolsProtocol):
         parts, self._parts = self._parts, []
         super().on_body(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def send_400_response(self, msg: str) -> None:
-        """Answers a request that cannot be parsed, unless it has been refused for a better reason."""
+    def _stop(self) -> None:
+        """Refuses a request that cannot be parsed, unless it has been refused for a better reason."""
         if self.transport.is_closing():
             return
         if self.sending != "body" and not self._is_free():
             # Answers come in the order of requests: this one would be taken for that of the request before it.
-            self._malformed, self.sending = msg, None
+            self._stopped, self.sending = True, None
             return
-        super().send_400_response(msg)
+        self._refuse(*self._fault, begun=True)
 
     def on_response_complete(self) -> None:
         """Starts the idle time, unless the client is already sending its next request."""
         self.heard = self.loop.time()
-        if self._malformed and not self.pipeline:
-            self.send_400_response(self._malformed)
+        if self._stopped and not self.pipeline:
+            self._stop()
         if self.sending is None:
             self.since = self.heard
         if self.pipeline or self.transport.is_closing():
@@ -298,11 +301,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self.opened.remove(self)
         self.transport.abort()
 
-    def _refuse(self, answer: tuple[bytes, bytes, bytes], reason: str) -> None:
+    def _refuse(self, answer: tuple[bytes, bytes, bytes], reason: str, *, begun: bool = False) -> None:
         cut(reason).inc()
         status, header, message = answer
         # Browsers open connections in advance, and a request that has been answered needs no second answer.
-        answers = self.cycle and not self.cycle.response_started if self.sending == "body" else self._received
+        answers = self.cycle and not self.cycle.response_started if self.sending == "body" else begun or self._received
         if answers or answer is _FULL:
             head = b"HTTP/1.1 %s\r\n%scontent-type: application/json\r\nconnection: close\r\n" % (status, header)
             body = b'{"error":"%s"}' % message

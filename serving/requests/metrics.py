@@ -30,7 +30,7 @@ _ERRORS = Counter(
 IN_FLIGHT = Gauge("highway_requests_in_flight", "Requests without a complete answer.", multiprocess_mode="livesum")
 BODIES = Gauge("highway_bodies_bytes", "Bytes of the bodies of these requests.", multiprocess_mode="livesum")
 CONNECTIONS = Gauge("highway_connections", "Open connections.", multiprocess_mode="livesum")
-_CUT = Counter("highway_connections_cut_total", "Connections closed because of a limit, by limit.", ["why"])
+_CUT = Counter("highway_connections_cut_total", "Connections closed by a limit, or for what is not HTTP.", ["why"])
 _BATCHES = Histogram(
     "highway_batch_pictures", "Images per batch.", ["model"], buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256)
 )

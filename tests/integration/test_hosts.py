@@ -246,3 +246,18 @@ def test_a_pair_that_is_killed_stopped_and_resumed_ends_as_if_undisturbed(
     before, after = state(trained[0] / "pair"), state(tmp_path / "alone")
     for name, value in before.items():
         np.testing.assert_allclose(after[name], value, rtol=1e-2, atol=1e-4, err_msg=name)
+
+
+def test_a_signal_between_two_questions_ends_both_after_the_same_step(start_pair, tmp_path):
+    run, per_epoch = tmp_path / "run", 40
+    words = [*WORDS[:-2], "--subset.train", 2000, "--epochs", 1000]
+    pair = start_pair([*words, "--run", run], words)
+    # From the second epoch on, these short steps pass without a question.
+    while len(metrics_file.read(run / "metrics.csv") if run.exists() else ()) < 2:
+        assert all(process.poll() is None for process in pair)
+        time.sleep(0.01)
+    pair[1].send_signal(signal.SIGTERM)
+    found = [re.search(r"stopped by SIGTERM after step ([\d,]+) of 40,000", ended(one, 143)[1]) for one in pair]
+    steps = {int(match[1].replace(",", "")) for match in found}
+    assert steps == {runs.open_run(run).record.step}
+    assert steps.pop() > 2 * per_epoch

@@ -6,6 +6,7 @@ import resource
 import socket
 import threading
 import time
+from unittest import mock
 
 import pytest
 import uvicorn
@@ -170,8 +171,17 @@ def test_a_malformed_request_is_answered_after_those_before_it():
         answer = said(server.connect(slow + b"nonsense\r\n\r\n", bytes(2 * connections.HEAD)))
     first, _, second = answer.partition(b"HTTP/1.1 400")
     assert first.startswith(b"HTTP/1.1 200")
-    assert b"Invalid HTTP request" in second
+    assert second.endswith(b'\r\n\r\n{"error":"the request is not valid HTTP/1.1."}')
     assert b"HTTP/1.1" not in second
+
+
+def test_what_is_not_http_is_refused_and_counted(server, monkeypatch):
+    refused = []
+    monkeypatch.setattr(connections, "cut", lambda reason: refused.append(reason) or mock.Mock())
+    answer = said(server.connect(b"\x16\x03\x01\x02\x00\x01\x00\x01"))
+    assert status(answer) == b"400"
+    assert b"content-type: application/json\r\n" in answer
+    assert refused == ["malformed"]
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
