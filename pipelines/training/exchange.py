@@ -137,7 +137,7 @@ def _take_turns() -> None:
     """Keeps the threads that this one starts from interrupting each other whenever a message arrives.
 
     On one core, an exchange otherwise takes a time slice of the system, some 4 ms, however little is sent: the thread
-    that is woken interrupts the one that it has to wait for.
+    that waits for messages polls on the core that the computation needs.
     """
     # Linux only; containers may forbid it.
     with suppress(AttributeError, OSError):

@@ -30,7 +30,7 @@ class MultiStepModel(DataParallelModel):
     Keras would run one program per step, and the matrix products of a narrow net keep only one core busy. Here each
     batch may be divided among devices: one per core (`pipelines.core.frameworks`), or those of several processes.
     Results equal those of single steps on one device up to rounding, because gradients are averaged over devices first,
-    as one array: processes on CPUs exchange arrays one after the other, each for milliseconds.
+    as one array: processes on CPUs exchange arrays one after the other, and each waits for the slowest process.
 
     As in Keras, the loss must be a mean over the batch and the state of a metric a sum over examples. A model with
     other state than that of a `DividedDropout` trains on one device.

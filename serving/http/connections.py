@@ -32,7 +32,7 @@ _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
 _SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
 _MANY = b"400 Bad Request", b"", b"more than %d requests wait for their answers." % PIPELINED
-_MALFORMED = b"400 Bad Request", b"", b"the request is not valid HTTP/1.1."
+_MALFORMED = b"400 Bad Request", b"", b"the request is not valid HTTP."
 _LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
 
 

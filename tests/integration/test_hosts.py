@@ -260,4 +260,4 @@ def test_a_signal_between_two_questions_ends_both_after_the_same_step(start_pair
     found = [re.search(r"stopped by SIGTERM after step ([\d,]+) of 40,000", ended(one, 143)[1]) for one in pair]
     steps = {int(match[1].replace(",", "")) for match in found}
     assert steps == {runs.open_run(run).record.step}
-    assert steps.pop() > 2 * per_epoch
+    assert steps.pop() >= 2 * per_epoch

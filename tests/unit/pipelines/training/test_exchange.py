@@ -1,4 +1,6 @@
+import os
 import socket
+from threading import Thread
 
 import jax
 import pytest
@@ -57,3 +59,28 @@ def test_a_busy_port_is_refused():
 )
 def test_a_loopback_address_is_recognized(address, loopback):
     assert exchange._is_loopback(address) is loopback
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has this policy")
+def test_threads_of_a_process_that_trains_with_others_do_not_interrupt_each_other():
+    found = []
+
+    def connecting():
+        exchange._take_turns()
+        later = Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+        later.start()
+        later.join()
+
+    # In a thread of its own, because the policy stays.
+    thread = Thread(target=connecting)
+    thread.start()
+    thread.join()
+    assert found == [os.SCHED_BATCH]
+
+
+def test_a_container_may_forbid_policies(monkeypatch):
+    def forbid(*_):
+        raise PermissionError("not in this container")
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbid, raising=False)
+    exchange._take_turns()

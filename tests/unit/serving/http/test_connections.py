@@ -171,7 +171,7 @@ def test_a_malformed_request_is_answered_after_those_before_it():
         answer = said(server.connect(slow + b"nonsense\r\n\r\n", bytes(2 * connections.HEAD)))
     first, _, second = answer.partition(b"HTTP/1.1 400")
     assert first.startswith(b"HTTP/1.1 200")
-    assert second.endswith(b'\r\n\r\n{"error":"the request is not valid HTTP/1.1."}')
+    assert second.endswith(b'\r\n\r\n{"error":"the request is not valid HTTP."}')
     assert b"HTTP/1.1" not in second
 
 
