@@ -10,6 +10,10 @@ from pipelines.studies.framework.study import CIFAR, Arm
 
 HIGHWAY = "cifar10_modern"
 EPOCHS, HELD_OUT = 20, 5000
+WIDTH = 14
+"""Channels of the highway net's first block; all layers have as large a share of the recipe's (48). Two cores thus need
+hours and not days, the parameters of the nets agree within 1%, and no net has channels in multiples of 16, with which
+the steps of one net alone would be a quarter faster on CPUs."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,9 @@ class TunedNet:
 
 
 NETS = {
-    "highway": TunedNet(HIGHWAY, BLUE, rate=0.4, step=1960),
-    "residual": TunedNet(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=2410),
-    "plain": TunedNet(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=2610),
+    "highway": TunedNet(HIGHWAY, BLUE, rate=0.4, step=210),
+    "residual": TunedNet(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=235),
+    "plain": TunedNet(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=222),
 }
 TUNED = False
 """True once `NETS` has the learning rates and times of a step that the short schedule found; a test compares them."""
@@ -63,7 +67,7 @@ def arm(net: TunedNet, rate: float, epochs: int = EPOCHS) -> Arm:
     """
     recipe = recipes.get(net.recipe)
     config, ours = recipe.config, (*recipe.provenance.assumed, "validation")
-    model = config.model
+    model, ours = config.model.model_copy(update={"width": WIDTH}), (*ours, "model.width")
     if net.recipe != HIGHWAY:
         model, ours = model.model_copy(update={"match": "parameters"}), (*ours, "model.match")
     changed = {

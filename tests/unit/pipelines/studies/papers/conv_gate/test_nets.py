@@ -12,7 +12,7 @@ def test_the_nets_have_equally_many_parameters():
     counts = {}
     for name, net in NETS.items():
         model = arm(net, net.rate).config.model
-        counts[name] = highway_keras.from_preset(model.preset, match=model.match).count_params()
+        counts[name] = highway_keras.from_preset(model.preset, width=model.width, match=model.match).count_params()
     assert set(counts) == {"highway", "residual", "plain"}
     assert min(counts.values()) == pytest.approx(max(counts.values()), rel=0.01)
 
