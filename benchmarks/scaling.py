@@ -61,7 +61,6 @@ def training(rows: Sequence[Record]) -> list[str]:
     """Tabulates exchange and computation of a step, and the speed of several hosts relative to one."""
     from highway_keras.models.presets import FAMILIES, PRESETS  # with Keras
 
-    latency, per_megabyte = _sum(rows)
     named, lines = _by_name(rows), []
     for recipe in FAMILIES:
         megabytes = 4e-6 * PRESETS[recipe].parameters
@@ -70,7 +69,7 @@ def training(rows: Sequence[Record]) -> list[str]:
         if one:
             seconds = int(one["batch"]) / float(one["median"])
             like = NORMALIZED if recipe.endswith(NORMALIZED_ENDING) else recipe
-            exchange = max(latency + per_megabyte * megabytes, _waiting(rows, like))
+            exchange = max(_sum(rows, megabytes), _waiting(rows, like))
             cells.append(f"{number(1e3 * seconds)} ms")
             cells.append(f"{float(two['ratio']):.2f}" if two else f"*{seconds / (seconds / 2 + exchange):.2f}*")
             for hosts, gigabits in NETWORKS:
@@ -141,13 +140,13 @@ def _cores(row: Record) -> int:
     return int(found[1])
 
 
-def _sum(rows: Sequence[Record]) -> tuple[float, float]:
-    """Returns the seconds of a sum over two processes: those of an empty one, and those per megabyte."""
+def _sum(rows: Sequence[Record], megabytes: float) -> float:
+    """Returns the seconds of a sum over two processes; of less than was measured, those of the smallest that was."""
     small, large = (
         float(_by_name(rows)[f"sum of {size:g} MB over two processes", TWO.name]["median"]) / 1e3 for size in SUMMED
     )
     each = (large - small) / (SUMMED[1] - SUMMED[0])
-    return small - each * SUMMED[0], each
+    return small + each * max(0.0, megabytes - SUMMED[0])
 
 
 def _costs(rows: Sequence[Record]) -> tuple[float, float, float]:

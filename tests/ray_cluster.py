@@ -97,6 +97,12 @@ class LocalCluster:
                     found.append(process.pid)
         return found
 
+    def tasks_on(self, name: str) -> list[int]:
+        """Returns the identifiers of the processes that run a task on a node."""
+        raylet = psutil.Process(self._ask("raylet", name))
+        children = {process.pid for process in raylet.children(recursive=True)}
+        return [task for task in self.tasks() if task in children]
+
     def command(self, words: Sequence[str]) -> list[str]:
         """Returns a command line in the cluster's network."""
         target = str(self._process.pid)
@@ -153,6 +159,8 @@ def serve() -> None:
             answer = cluster.address
         elif verb == "add":
             nodes[words[0]] = cluster.add_node(**words[1])
+        elif verb == "raylet":
+            answer = nodes[words[0]].all_processes["raylet"][0].process.pid
         else:
             cluster.remove_node(nodes.pop(words[0]), allow_graceful=False)
         answers.write(json.dumps(answer) + "\n")

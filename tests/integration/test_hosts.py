@@ -16,6 +16,7 @@ import pytest
 from pipelines.core import run as runs
 from pipelines.core.hosts import ADDRESSES, COUNT, INDEX
 from pipelines.training import metrics_file
+from tests.interrupted import at
 from tests.killed_run import NEWEST, ROOT, differences
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,13 @@ WORDS = [
     *("mnist_dense_10", "--data", "mnist_5k", "--subset.train", "200", "--model.depth", "3", "--model.width", "8"),
     *("--model.dropout", "0.2", "--batch-size", "50", "--epochs", "10", "--precision", "float32"),
     *("--checkpoint-steps", "1"),
+]
+# Everything that depends on the whole batch: batch normalization, dropout, augmentation that draws for each image, and
+# mixup. With a rate of 0.01, rounding is not amplified.
+CONVOLUTIONS = [
+    *("mnist_conv_32_modern", "--data", "mnist_5k", "--subset.train", "200", "--model.width", "8"),
+    *("--model.dropout", "0.2", "--augment.mixup", "0.2", "--optimizer.learning-rate", "0.01", "--batch-size", "40"),
+    *("--epochs", "2", "--precision", "float32", "--checkpoint-steps", "1"),
 ]
 
 
@@ -34,6 +42,19 @@ from pipelines.training.processes import host
 from pipelines.verbs.cli import main
 host.NOTICE, host.LIMIT = 0.5, 1.0
 sys.exit(main(sys.argv[1:]))
+"""
+# `highway`, but it copies its run as a kill after the second step of the second epoch would leave it.
+COPIED = 7
+COPYING = f"""
+import sys
+from pathlib import Path
+from pipelines.core import frameworks
+from pipelines.verbs.cli import main
+frameworks.load()
+from tests.interrupted import copied
+run, to = map(Path, sys.argv[1:3])
+with copied(run, to, {{({COPIED}, False)}}):
+    sys.exit(main(sys.argv[3:]))
 """
 # The child of `highway`, but it dies when it would write the trained net.
 DYING_CHILD = """
@@ -121,6 +142,25 @@ def trained(start, start_pair, shared):
     return folder / "runs", json.loads((folder / "outputs.json").read_text())
 
 
+def assert_equal_but_for_rounding(alone, other, rows, arrays):
+    """Compares the rows of metrics.csv, except for seconds, and the arrays of the last checkpoint of two runs.
+
+    Args:
+        alone: a run of one process.
+        other: the same run of several.
+        rows: tolerance of the rows, `rel` and `abs`.
+        arrays: tolerance of the arrays, `rtol` and `atol`.
+    """
+    for one, two in zip(*(metrics_file.read(run / "metrics.csv") for run in (alone, other)), strict=True):
+        assert {name: two[name] for name in one if name != "seconds"} == pytest.approx(
+            {name: value for name, value in one.items() if name != "seconds"}, **rows
+        )
+    before, after = state(alone), state(other)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, **arrays, err_msg=name)
+
+
 def names(run):
     return {path.name for path in run.rglob("*") if not path.name.startswith("events.")}
 
@@ -144,15 +184,7 @@ def test_two_processes_train_one_run(trained):
     assert re.search(r"run directory \S+/runs/pair\b", output)
     assert errors == ""
 
-    for one, two in zip(*(metrics_file.read(path / "metrics.csv") for path in (alone, pair)), strict=True):
-        assert {name: two[name] for name in one if name != "seconds"} == pytest.approx(
-            {name: value for name, value in one.items() if name != "seconds"}, rel=2e-3, abs=1e-4
-        )
-    before, after = state(alone), state(pair)
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_allclose(after[name], value, rtol=1e-2, atol=1e-4, err_msg=name)
-
+    assert_equal_but_for_rounding(alone, pair, rows={"rel": 2e-3, "abs": 1e-4}, arrays={"rtol": 1e-2, "atol": 1e-4})
     assert (pair / "config.json").read_bytes() == (alone / "config.json").read_bytes()
     assert [one.model_dump() for one in runs.open_run(pair).record.starts] == [
         {"step": 0, "devices": 2, "processes": 2}
@@ -160,6 +192,54 @@ def test_two_processes_train_one_run(trained):
     assert "starts" not in json.loads((alone / "run.json").read_bytes())
     # Earlier versions refuse fields that they do not know.
     assert "trained" not in json.loads((pair / "run.json").read_bytes())
+
+
+def test_two_processes_with_two_devices_each_train_a_convolutional_net_as_one_does(start, start_pair, tmp_path):
+    alone, pair, run, none = (tmp_path / name for name in ("alone", "pair", "run", "none"))
+    one = start([*CONVOLUTIONS, "--run", alone], ("-c", COPYING, alone, tmp_path / "copies"))
+    words = [*CONVOLUTIONS, "--devices", 2]
+    for process in (*start_pair([*words, "--run", pair], words), one):
+        ended(process)
+    assert [one.model_dump() for one in runs.open_run(pair).record.starts] == [
+        {"step": 0, "devices": 4, "processes": 2}
+    ]
+    tolerances = {"rows": {"rel": 1e-4, "abs": 1e-5}, "arrays": {"rtol": 1e-3, "atol": 1e-5}}
+    assert_equal_but_for_rounding(alone, pair, **tolerances)
+
+    # They also finish what one process has begun.
+    shutil.copytree(at(tmp_path / "copies", COPIED), run)
+    leader, follower = start_pair(["--resume", run, "--devices", 2], ["--resume", none, "--devices", 2])
+    output, errors = ended(leader)
+    ended(follower)
+    assert "each batch was divided among 1 device and is now on 4 of 2 processes: results are no longer" in output
+    assert f"resuming after step {COPIED}\n" in output
+    assert errors == ""
+    # The first epoch is that of the one process, with its seconds.
+    first, second = ((path / "metrics.csv").read_text().splitlines()[:2] for path in (alone, run))
+    assert first == second
+    assert_equal_but_for_rounding(alone, run, **tolerances)
+    assert [one.model_dump() for one in runs.open_run(run).record.starts] == [
+        {"step": COPIED, "devices": 4, "processes": 2}
+    ]
+
+
+def test_a_process_with_another_configuration_ends_all_before_anything_is_written(start_pair, tmp_path):
+    leader, follower = start_pair(
+        [*WORDS, "--run", tmp_path / "run"], [*WORDS, "--epochs", 11, "--run", tmp_path / "other"]
+    )
+    output, errors = ended(follower, 2)
+    assert (besides_waiting(output), errors) == (
+        "",
+        "highway train: error: this process was started with epochs 11, and the one that leads the run with 10. Start "
+        "all processes with the same command.\n",
+    )
+    output, errors = ended(leader, 75)
+    assert (besides_waiting(output), errors) == (
+        "",
+        "highway train: error: one of the 2 processes has died or cannot be reached. Start all of them again, with "
+        "--resume if there is a run directory.\n",
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def stamp(run):

@@ -4,16 +4,17 @@ import csv
 import io
 import json
 import os
+import random
 import signal
-import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import tensorflow_datasets as tfds
 from rich.console import Console
@@ -37,6 +38,9 @@ ROOT = Path(__file__).parents[2]
 # Deadline of a search on a busy machine.
 MINUTES = "15"
 TRIALS = 4
+# A trial that has trained half of them does not end while a test kills its process.
+EPOCHS = 40
+LOST = "has lost its process or node and starts again: "
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +66,10 @@ def toy(tmp_path_factory):
 
     builder = Toy(data_dir=root)
     builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    config = toy_config(data=str(builder.data_dir), model=ModelConfig(preset="mnist_dense_50", depth=3, width=8))
-    space = Space(learning_rate=(0.01, 1.0), transform_bias=(-4.0, 0.0))
+    model = ModelConfig(preset="mnist_dense_50", depth=3, width=8)
+    config = toy_config(data=str(builder.data_dir), model=model, epochs=EPOCHS)
+    # So low that trials differ in their scores.
+    space = Space(learning_rate=(1e-5, 1e-3), transform_bias=(-4.0, 0.0))
     recipe = recipes.get("demo").model_copy(update={"config": config, "search": space})
     (root / "toy.json").write_text(recipe.model_dump_json())
     return root
@@ -102,10 +108,42 @@ def workers(folder):
     return sorted(found)
 
 
-def wait_for(condition, process):
+@pytest.fixture
+def start_on_cluster(cluster, toy, tmp_path):
+    """A function that starts `highway tune` on the cluster, and returns the process and the file of its output."""
+    running = []
+
+    def start(*words):
+        words = ("tune", "toy.json", *words, "--deadline", MINUTES, "--cluster", cluster.address)
+        output = tmp_path / f"output-{len(running)}"
+        with output.open("w") as file:
+            command = [sys.executable, "-m", "pipelines", *words]
+            search = cluster.start(command, {"PYTHONPATH": str(ROOT)}, cwd=toy, stdout=file)
+        running.append(search)
+        return search, output
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def trained_on(cluster, node, folder):
+    """Returns the process of the trial that trains on a node, and the number of epochs that it has trained."""
+    for task in cluster.tasks_on(node):
+        with suppress(psutil.Error):
+            # It locks this file.
+            for path in (Path(file.path) for file in psutil.Process(task).open_files()):
+                if path.name == "config.json" and folder in path.parents:
+                    metrics = path.with_name("metrics.csv")
+                    return task, len(metrics.read_text().splitlines()) - 1 if metrics.exists() else 0
+    return None, 0
+
+
+def wait_for(condition, process, output=None):
     """Waits until a condition holds, or the search ends at its own deadline; returns the value of the condition."""
     while not (found := condition()):
-        assert process.poll() is None, process.communicate()[0]
+        assert process.poll() is None, output.read_text() if output else process.communicate()[0]
         time.sleep(0.05)
     return found
 
@@ -221,24 +259,69 @@ def test_a_search_survives_the_death_of_a_worker_and_of_its_driver(start, tmp_pa
 
 @pytest.mark.slow
 def test_a_search_on_a_cluster_survives_the_death_of_a_worker_a_node_and_its_driver(
-    tmp_path, toy, undisturbed, cluster
+    tmp_path, undisturbed, cluster, start_on_cluster
 ):
-    folder = tmp_path / "search"
-    words = [sys.executable, "-m", "pipelines", "tune", "toy.json", *options(folder, TRIALS), "--deadline", MINUTES]
-    words += ["--cluster", cluster.address]
-    started = {"cwd": toy, "stdout": subprocess.PIPE, "environment": {"PYTHONPATH": str(ROOT)}}
-    search = cluster.start(words, **started)
-    wait_for(lambda: list(folder.glob("trials/*/config.json")), search)
-    os.kill(cluster.tasks()[0], signal.SIGKILL)
-    done = wait_for(lambda: trials(folder, "completed"), search)
-    search.kill()
-    assert "has lost its process or node and starts again" in search.communicate()[0]
+    folder, chance = tmp_path / "search", random.Random(0)
+    search, output = start_on_cluster(*options(folder, TRIALS))
+
+    def training(nodes):
+        """Waits until a trial has trained some epochs on one of the nodes; returns its process."""
+        epochs = chance.randint(1, EPOCHS // 2)
+
+        def process():
+            found = [trained_on(cluster, node, folder) for node in nodes]
+            return next((task for task, trained in found if trained >= epochs), None)
+
+        return wait_for(process, search, output)
+
+    os.kill(training("b"), signal.SIGKILL)
+    training("a")
     cluster.kill("a")
     cluster.add("a")
-    assert "resumes the search" in finished(cluster.start(words, **started))
+    wait_for(lambda: output.read_text().count(LOST) == 2, search, output)
+    wait_for(lambda: trials(folder, "completed"), search, output)
+    training("ab")
+    done = trials(folder, "completed")
+    search.kill()
+    search.wait()
+    reasons = sorted(line.partition(LOST)[2] for line in output.read_text().splitlines() if LOST in line)
+    assert len(reasons) == 2, output.read_text()
+    assert reasons[0].startswith("Task failed because the node it was running on is dead")
+    assert reasons[1].startswith("The worker died unexpectedly")
+
+    search, output = start_on_cluster(*options(folder, TRIALS))
+    assert search.wait() == 0, output.read_text()
+    assert "resumes the search" in output.read_text()
+    assert LOST not in output.read_text()
     after = {trial.number: trial for trial in read(folder).trials}
     assert all(after[trial.number] == trial for trial in done)
     assert scores(folder) == undisturbed
+
+
+@pytest.mark.slow
+def test_hyperband_with_two_cores_a_trial_on_a_cluster_equals_that_of_one_worker(
+    tmp_path, toy, cluster, start_on_cluster
+):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    words = ("--algorithm", "hyperband", "--epochs", "3", "--search.learning-rate", "0.001", "0.03")
+    assert main(["tune", str(toy / "toy.json"), *words, "--to", str(alone)]) == 0
+    cluster.add("pair", num_cpus=2)
+    try:
+        search, output = start_on_cluster(*words, "--to", str(together), "--cores-per-trial", "2")
+        task = wait_for(lambda: trained_on(cluster, "pair", together)[0], search, output)
+        assert cluster.tasks() == [task]
+        assert len(os.sched_getaffinity(task)) == min(2, len(os.sched_getaffinity(0)))
+        assert search.wait() == 0, output.read_text()
+    finally:
+        cluster.kill("pair")
+    assert LOST not in output.read_text()
+    assert "best validation accuracy" in output.read_text()
+    one, other = ([replace(trial, since=0, seconds=0) for trial in read(folder).trials] for folder in (alone, together))
+    assert one == other
+    assert [trial.status for trial in other] == ["completed"] * len(open_plan(together).work)
+    assert any(trial.earlier for trial in other)
+    best = [parse_train([str(folder / "best.json")]).config for folder in (alone, together)]
+    assert best[0] == best[1]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -11,14 +12,17 @@ from contextlib import suppress
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests import tiny_model
+from pipelines.verbs.cli import main
+from tests import table_model, tiny_model
 
 pytestmark = pytest.mark.slow
 COUNT = 6_000
+ROWS = 60_000
 ALONE = (sys.executable, "-m", "pipelines", "predict")
 # Parts of at least 128 images, of which each takes a third of a second.
 SLOWLY = """
@@ -72,6 +76,36 @@ def test_a_folder_of_parts_equals_the_file_of_one_process(cluster, place, whole,
     assert len([*out.iterdir()]) > 3
     assert {path.suffix for path in out.iterdir()} == {".parquet"}
     assert [*tmp_path.iterdir()] == [out]
+
+
+def test_rows_of_a_table_equal_those_of_one_process(cluster, tmp_path):
+    table_model.write(tmp_path / "houses" / "1", regression=True)
+    rows = [{"rooms": number % 9, "age": number % 100, "city": ["Rome", None][number % 2]} for number in range(ROWS)]
+    priced = [{**row, "price": 100 + 50 * row["rooms"] - row["age"]} for row in rows]
+    pq.write_table(pa.Table.from_pylist(priced), tmp_path / "rows.parquet")
+    output = assert_same(cluster, tmp_path, [str(tmp_path / "houses"), str(tmp_path / "rows.parquet"), "--explain"])
+    assert re.search(f"all: {ROWS:,} rows; MAE [0-9.]+, R² 0[.]99", output)
+
+
+def test_images_of_a_split_equal_those_of_one_process(cluster, place, mnist_5k, tmp_path):
+    # Nodes get the images from the process that reads the data set.
+    words = [str(place / "tiny"), "tfds:mnist_5k/train", "--data-dir", str(mnist_5k), "--explain"]
+    assert "all: 4,000 images; " in assert_same(cluster, tmp_path, words)
+
+
+def assert_same(cluster, folder, words):
+    """Predicts in this process, and on the cluster as a folder of parts, whose rows must be equal; returns the output
+    of the cluster."""
+    assert main(["predict", *words, "--out", str(folder / "alone.parquet")]) == 0
+    together = [*ALONE, *words, "--out", str(folder / "all"), "--cluster", cluster.address]
+    status, output = cluster.run(together)
+    assert status == 0, output
+    assert "Traceback" not in output
+    assert len([*(folder / "all").iterdir()]) > 2
+    found, alone = (pq.read_table(folder / name) for name in ("all", "alone.parquet"))
+    assert len(alone)
+    assert found.equals(alone)
+    return output
 
 
 def test_kills_of_workers_nodes_and_drivers_change_nothing(cluster, place, whole, tmp_path):

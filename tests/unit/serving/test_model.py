@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from serving import files
+from serving import model as module
 from serving.errors import ImageError, ModelError
 from serving.manifest import NAME, read
 from serving.model import open_model, top
@@ -16,6 +19,23 @@ def test_any_batch_size(version, kernel, batch):
     assert set(found) == {"probabilities"}
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
     assert found["probabilities"].dtype == np.float32
+
+
+@pytest.mark.parametrize(("slow", "sizes"), [(0.0, [16, 16, 16, 2]), (60.0, [16, 34])], ids=["slow", "fast"])
+def test_slow_nets_compute_a_few_images_at_a_time(version, monkeypatch, slow, sizes):
+    monkeypatch.setattr(module, "SLOW", slow)
+    opened, parts = open_model(version), []
+    images = np.random.default_rng(2).integers(0, 256, (50, 4, 3, 1), dtype="uint8")
+    expected = [opened.predict(one[None])["probabilities"][0] for one in images]
+
+    class Session:
+        def run(self, names, inputs):
+            parts.append(len(inputs["image"]))
+            return opened.session.run(names, inputs)
+
+    found = replace(opened, session=Session()).predict(images)["probabilities"]
+    assert parts == sizes
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_version_of_an_earlier_format_takes_no_image_files(version):

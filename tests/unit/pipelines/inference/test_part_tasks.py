@@ -5,6 +5,8 @@ import tarfile
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pipelines.core.errors import UserError
+from pipelines.data.own import prepare
 from pipelines.inference import job as jobs
 from pipelines.inference import part_tasks, table_job
 from pipelines.inference.job import PredictionJob, run
@@ -116,6 +119,23 @@ def test_a_split_of_a_data_set_equals_that_of_one_process(model, mnist_5k, tmp_p
         return run(job, QUIET, executor).images
 
     assert written("alone.parquet", None) == written("out.parquet", Shuffled()) > 0
+    assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "alone.parquet"))
+
+
+def test_images_of_a_parquet_file_equal_those_of_one_process(model, encoded, tmp_path, monkeypatch):
+    # They are prepared as a data set, whose folder is named.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    images = {"image": [encoded(number) for number in range(30)], "label": [*"abc"] * 10}
+    pq.write_table(pa.table(images), tmp_path / "images.parquet")
+    prepared = prepare.prepare(prepare.read(str(tmp_path / "images.parquet"), None, QUIET), (8, 8, 3), QUIET)
+
+    def written(name, executor=None):
+        job = PredictionJob(model, (f"tfds:{prepared}/train",), tmp_path / name, 2)
+        return run(job, QUIET, executor).images
+
+    executor = Shuffled()
+    assert written("alone.parquet") == written("out.parquet", executor) > 8
+    assert len(executor.keys) > 1
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "alone.parquet"))
 
 
@@ -269,16 +289,17 @@ def test_errors_of_images_are_rows_and_cross_processes(job, monkeypatch):
     assert all(row["error"] == f"{row['path']} is gone" for row in rows(job().out))
 
 
-def test_rows_of_a_table_are_parts_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_rows_of_a_table_are_parts_too(tmp_path, monkeypatch, name):
     monkeypatch.setattr("pipelines.inference.tables.BATCH", 10)
     monkeypatch.setattr(part_tasks, "LEAST", 20)
     version = table_model.write(tmp_path / "houses" / "1", regression=True)
     lines = [f"{number % 9},{number},Rome,{number % 2}" for number in range(95)]
     (tmp_path / "rows.csv").write_text("\n".join(["rooms,age,city,price", *lines]) + "\n")
+    pq.write_table(pyarrow.csv.read_csv(tmp_path / "rows.csv"), tmp_path / "rows.parquet")
 
     def predict(out, executor=None):
-        words = (str(tmp_path / "rows.csv"),)
-        return table_job.run(PredictionJob(version, words, tmp_path / out, 3), QUIET, executor)
+        return table_job.run(PredictionJob(version, (str(tmp_path / name),), tmp_path / out, 3), QUIET, executor)
 
     alone = predict("alone.parquet")
     with pytest.raises(KeyboardInterrupt):
