@@ -91,10 +91,13 @@ def rebuilt(run: Run, options: Options) -> tuple[keras.Model, keras.Model]:
     config, known, recorded = run.config, run.record.data, run.record.devices
     own.restore(config, options.console)
     info = sources.describe(config.data, options.data_dir, config.validation, config.subset)
-    if DataRecord(**dataclasses.asdict(info)) != known:
+    found = DataRecord(**dataclasses.asdict(info))
+    if differing := [name for name in DataRecord.model_fields if getattr(found, name) != getattr(known, name)]:
+        # The message shows these three.
+        others = "" if {*differing} & {"name", "version", "counts"} else f" and another {differing[0]}"
         raise UserError(
-            f"{run.path} was trained on {known.name} {known.version} with {known.counts}, "
-            f"but the data found is {info.name} {info.version} with {info.counts}. Point --data-dir at the former."
+            f"{run.path} was trained on {known.name} {known.version} with {known.counts}, but the data found is "
+            f"{info.name} {info.version} with {info.counts}{others}. Point --data-dir at the former."
         )
     devices.check(config, options.devices)
     precision: Policy = run.record.precision.policy

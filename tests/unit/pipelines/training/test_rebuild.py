@@ -145,9 +145,10 @@ def test_a_process_with_other_data_than_the_one_that_leads_is_refused(follow, ch
     led = DATA.model_copy(update=changes)
     with pytest.raises(UserError) as refused:
         follow(toy_config(), toy_config(), RECORD.model_copy(update={"data": led}))
-    assert f"was trained on {led.name} {led.version} with {led.counts}, but the data found is toy 1.0.0 with {{" in str(
-        refused.value
-    )
+    before, _, found = str(refused.value).partition(", but the data found is toy 1.0.0 with {")
+    assert before.endswith(f"was trained on {led.name} {led.version} with {led.counts}")
+    (name,) = changes
+    assert (f"}} and another {name}. Point --data-dir" in found) is (name not in {"name", "version", "counts"})
 
 
 def test_a_process_compares_configuration_versions_and_data_before_it_asks_for_the_state(follow):
