@@ -15,7 +15,7 @@ from pipelines.core.executor import ATTEMPTS, FRESH
 
 HOUR, DAY = 3600.0, 86_400.0
 NOTICED = 15.0
-"""Seconds after which Ray notices that a machine is gone: five health checks, three seconds apart, by its own settings."""
+"""Seconds after which Ray, by its own settings, notices that a machine is gone: five checks, three seconds apart."""
 
 
 @dataclass(frozen=True)
