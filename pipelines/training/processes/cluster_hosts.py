@@ -103,7 +103,10 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                         "the command once the nodes can reach each other and the cluster is stable, or resume the run "
                         f"if it has begun: {again}"
                     )
-                say(console, f"a node or its process was lost after step {step:,}; the run starts again from there")
+                say(
+                    console,
+                    f"a node or its process was lost after step {step:,}; the run goes on from its last checkpoint",
+                )
                 if (run / "run.json").exists():
                     task = task.model_copy(update={"config": None})
     except StoppedError as stopped:

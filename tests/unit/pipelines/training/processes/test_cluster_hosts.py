@@ -113,7 +113,8 @@ def test_a_lost_node_is_replaced(train):
     script, lines = train([[OTHER_LOST, LOST], [LOST, OTHER_LOST], [TRAINED, TRAINED]])
     assert len(script.tasks) == 3
     assert lines == [
-        f"a node or its process was lost after step {step}; the run starts again from there" for step in (10, 20)
+        f"a node or its process was lost after step {step}; the run goes on from its last checkpoint"
+        for step in (10, 20)
     ]
 
 
@@ -121,7 +122,10 @@ def test_a_process_that_is_killed_is_named_and_replaced(train):
     killed = {"result": "process 1 on b was killed by SIGKILL"}
     script, lines = train([[OTHER_LOST, killed], [TRAINED, TRAINED]])
     assert len(script.tasks) == 2
-    assert lines == [killed["result"], "a node or its process was lost after step 10; the run starts again from there"]
+    assert lines == [
+        killed["result"],
+        "a node or its process was lost after step 10; the run goes on from its last checkpoint",
+    ]
 
 
 def test_kills_without_a_checkpoint_end_the_run(train, monkeypatch):
