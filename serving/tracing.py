@@ -98,7 +98,8 @@ class Tracing:
             return _NOTHING
         from opentelemetry.trace import use_span
 
-        return use_span(trace.span)
+        # An exception that ends a gRPC call is not always an error of the endpoint: `end` knows its status.
+        return use_span(trace.span, record_exception=False, set_status_on_exception=False)
 
     def span(self, name: str) -> AbstractContextManager[object]:
         """Returns a context that is recorded as a part of the current request."""

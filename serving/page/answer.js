@@ -21,7 +21,7 @@ export class Answer {
     this.section.classList.remove("old");
     this.#describe(target);
     const [label, share] = this.part("verdict").children;
-    [label.textContent, label.title, share.textContent] = [invitation, "", ""];
+    [label.textContent, share.textContent] = [invitation, ""];
     this.#notice("");
     this.part("inside").hidden = false;
     this.#rows(target.classes.slice(0, wanted(target.classes)));
@@ -39,7 +39,7 @@ export class Answer {
     this.#describe(target);
     const [label, share] = this.part("verdict").children;
     const said = verdict(prediction, answer.target);
-    label.textContent = label.title = said.label;
+    label.textContent = said.label;
     share.textContent = said.share;
     this.#notice(prediction.notice ?? answer.warnings?.join(" ") ?? "");
     // Of several digits, the net has seen each on its own, and the answer has only the class of each.
@@ -109,7 +109,7 @@ export class Answer {
     bars.style.setProperty("--name", `min(${0.6 * longest + 0.4}em, 38%)`);
     return labels.map((label, place) => {
       const row = bars.children[place];
-      row.firstChild.textContent = row.firstChild.title = label;
+      row.firstChild.textContent = label;
       fill(row, 0, false, "");
       return row;
     });

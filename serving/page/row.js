@@ -52,5 +52,5 @@ function field({ name, categories, date }) {
   const input = categories
     ? make("select", { name }, new Option("missing", ""), ...categories.map((one) => new Option(one, one)))
     : make("input", { name, type: DATES[date] ?? "number", step: date === "time" ? "1" : "any", placeholder: "missing" });
-  return make("label", {}, make("span", { textContent: name, title: name }), input);
+  return make("label", {}, make("span", { textContent: name }), input);
 }

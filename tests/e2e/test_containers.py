@@ -3,7 +3,8 @@
 HIGHWAY_CONTAINER names a program that replaces `docker` in two commands:
     build --target TARGET -t NAME --build-arg NAME=VALUE FOLDER
     run [-v HOST:CONTAINER[:ro]] [-e NAME=VALUE] NAME [ARGUMENT...]    host network, read-only root but for /tmp
-Without it, `container` on the PATH is used. The tests look into running containers through /proc, as root.
+Without it, `container` on the PATH is used. The tests look into running containers through /proc, as root, and into
+images with Buildah or Docker, if one of them holds the images.
 """
 
 import json
@@ -13,16 +14,22 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import httpx2 as httpx
 import numpy as np
 import pytest
 
+from tests.dockerfile import words
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 PROGRAM = os.environ.get("HIGHWAY_CONTAINER") or shutil.which("container")
 RAW = {"content-type": "application/octet-stream"}
+# As `make images` gives them.
+LABELS = {"VERSION": "1.2.3", "REVISION": "0" * 40, "CREATED": "2030-01-01T00:00:00+00:00"}
 
 pytestmark = pytest.mark.skipif(
     not PROGRAM,
@@ -33,11 +40,24 @@ pytestmark = pytest.mark.skipif(
 def build(target):
     name = f"highway-test-{target}"
     # By its tag: a stand-in for the base image has another digest.
-    base = ["--build-arg", "PYTHON_IMAGE=python:3.13-slim"]
+    given = {"PYTHON_IMAGE": "python:3.13-slim", **LABELS}
+    arguments = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
     subprocess.run(
-        [PROGRAM, "build", "--target", target, "-t", name, *base, str(ROOT)], check=True, capture_output=True
+        [PROGRAM, "build", "--target", target, "-t", name, *arguments, str(ROOT)], check=True, capture_output=True
     )
     return name
+
+
+def configuration(image):
+    """Returns what an image says about itself."""
+    commands = (["buildah", "inspect", "--type", "image", image], ["docker", "image", "inspect", image])
+    for command in commands:
+        if shutil.which(command[0]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                found = json.loads(done.stdout)
+                return found[0]["Config"] if isinstance(found, list) else found["Docker"]["config"]
+    pytest.skip("neither Buildah nor Docker holds the image")
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +110,29 @@ class Container:
         return self.process.returncode, said.decode()
 
 
-@pytest.fixture
+@contextmanager
+def started(image):
+    made = Container(image, GOLDEN / "models")
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.stop()
+            made.ended()
+
+
+@pytest.fixture(scope="module")
 def running(endpoint):
-    made = Container(endpoint, GOLDEN / "models")
-    yield made
-    if made.process.poll() is None:
-        made.stop()
-        made.ended()
+    """An endpoint for tests that do not stop it."""
+    with started(endpoint) as made:
+        yield made
+
+
+@pytest.fixture
+def stopping(endpoint):
+    """An endpoint for one test."""
+    with started(endpoint) as made:
+        yield made
 
 
 def test_the_endpoint_serves_a_mounted_repository(running):
@@ -126,22 +162,66 @@ def test_the_endpoint_runs_unprivileged_on_a_read_only_root_without_tensorflow(r
     assert not list(packages.rglob("tests"))
 
 
-def test_requests_in_flight_at_sigterm_are_answered(running):
+@pytest.mark.parametrize("name", ["endpoint", "train"])
+def test_an_image_has_its_labels_and_its_health_check(request, name):
+    found = configuration(request.getfixturevalue(name))
+    labels = {key.removeprefix("org.opencontainers.image."): value for key, value in found["Labels"].items()}
+    assert labels.items() >= {
+        "title": f"highway-{name}", "licenses": "Apache-2.0", "base.name": "python:3.13-slim",
+        "version": LABELS["VERSION"], "revision": LABELS["REVISION"], "created": LABELS["CREATED"],
+    }.items()  # fmt: skip
+    assert found["User"] == "10001"
+    if name == "endpoint":
+        assert found["Healthcheck"]["Test"] == ["CMD", *words("endpoint", "HEALTHCHECK")]
+
+
+def test_the_health_check_runs_in_the_image(running):
+    program, option, script = words("endpoint", "HEALTHCHECK")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = free.getsockname()[1]
+
+    def status(port):
+        inside = ["chroot", f"/proc/{running.pid}/root", program, option, script.replace("8501", str(port))]
+        return subprocess.run(inside, capture_output=True, timeout=30, check=False).returncode
+
+    assert (status(running.port), status(closed)) == (0, 1)
+
+
+def test_the_bill_of_materials_lists_every_package_of_the_image(running):
+    inside = Path(f"/proc/{running.pid}/root/opt/highway")
+    bill = json.loads((inside / "sbom.cdx.json").read_text())
+    (packages,) = inside.glob("lib/python3*/site-packages")
+    installed = {(one.name, one.version) for one in metadata.distributions(path=[str(packages)])}
+    assert bill["bomFormat"] == "CycloneDX"
+    assert {(one["name"], one["version"]) for one in bill["components"]} == installed
+    assert len(installed) > 50
+    # A few packages do not say what their licence is.
+    assert sum("licenses" in one for one in bill["components"]) > 0.9 * len(installed)
+
+
+def test_pages_of_other_sites_may_not_read_answers(running):
+    headers = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    for method in ("GET", "OPTIONS"):
+        answer = httpx.request(method, f"{running.url}/models", headers=headers)
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_requests_in_flight_at_sigterm_are_answered(stopping):
     """Sends half of each body before the signal and the rest after it."""
     image = np.load(GOLDEN / "images.npy")[:1].tobytes()
     head = f"POST /predict/tiny HTTP/1.1\r\nHost: a\r\nContent-Type: {RAW['content-type']}\r\n"
     head += f"Content-Length: {len(image)}\r\n\r\n"
-    sockets = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(20)]
+    sockets = [socket.create_connection(("127.0.0.1", stopping.port)) for _ in range(20)]
     for one in sockets:
         one.sendall(head.encode() + image[:100])
     end = time.monotonic() + 30
     # This request is in flight too.
-    while "highway_requests_in_flight 21.0" not in httpx.get(f"{running.url}/metrics").text:
+    while "highway_requests_in_flight 21.0" not in httpx.get(f"{stopping.url}/metrics").text:
         assert time.monotonic() < end
-    running.stop()
+    stopping.stop()
     while True:
         try:
-            socket.create_connection(("127.0.0.1", running.port)).close()
+            socket.create_connection(("127.0.0.1", stopping.port)).close()
         except ConnectionRefusedError:
             break
         assert time.monotonic() < end
@@ -151,7 +231,7 @@ def test_requests_in_flight_at_sigterm_are_answered(running):
             assert answer.readline().split()[1] == b"200"
             body = answer.read().partition(b"\r\n\r\n")[2]
             assert json.loads(body)["predictions"]
-    status, said = running.ended()
+    status, said = stopping.ended()
     assert status == 0, said
     assert "Traceback" not in said
 

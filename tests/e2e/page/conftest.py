@@ -9,26 +9,29 @@ from PIL import Image, ImageOps
 
 import highway_keras
 from serving.files import digests
-from serving.manifest import LABELS, PICTURE, read
+from serving.manifest import LABELS, NAME, PICTURE, read
 from tests import table_model
 from tests.digits import all_digits
 from tests.e2e.browser import CHROMIUM, DRIVER, TALL, assert_clean, browser
 from tests.e2e.colour_model import COLOURS, add_photographs
-from tests.endpoint import Endpoint, add_bad_version
+from tests.endpoint import Endpoint, add_bad_version, add_version
 
 TRAINED = Path(highway_keras.__file__).parent / "trained"
+# Too long for a line on a phone.
+LONG = "digits_of_a_model_with_quite_a_long_name"
 
 
 @pytest.fixture(scope="session")
 def models(repository, tmp_path_factory):
-    """A repository with `digits`, `photographs`, their copies `other`, `padded` and `recent`, tables, and `damaged`.
+    """A repository with `digits`, `photographs`, copies of both, `trained` for CIFAR-10, tables, and `damaged`.
 
-    Images of `recent` are converted as by this program.
+    Images of `recent` are converted as by this program; version 2 of `other` names the classes in reverse.
     """
     models = shutil.copytree(repository, tmp_path_factory.mktemp("page") / "models")
     add_photographs(models, models / "digits" / "1")
     copies = (
         ("other", "digits", {}),
+        (LONG, "digits", {}),
         ("padded", "photographs", {"pictures": "padded"}),
         ("recent", "photographs", {}),
     )
@@ -38,11 +41,14 @@ def models(repository, tmp_path_factory):
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": name, **changes}))
     recent = models / "recent" / "1"
     shutil.copy(TRAINED / "cifar10" / "1" / PICTURE, recent)
-    content = read(recent)
-    # With other labels, it is not offered for comparison.
-    labels = ("scarlet", *content.labels[1:])
-    (recent / LABELS).write_text("\n".join(labels) + "\n")
-    manifest.write_text(content.model_copy(update={"labels": labels, "files": digests(recent)}).model_dump_json())
+    # Its answers cannot be taken for those of `photographs`.
+    relabel(recent, ("scarlet", *read(recent).labels[1:]))
+    shutil.copytree(TRAINED / "cifar10", models / "trained")
+    manifest = models / "trained" / "1" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "trained"}))
+    add_version(models / "other", 2)
+    relabel(models / "other" / "2", read(models / "other" / "2").labels[::-1])
+    (models / "other" / "release.json").write_text(json.dumps({"versions": [1, 2]}))
     table_model.write(models / "houses" / "1", regression=True)
     table_model.write(models / "sales" / "1")
     table_model.write(models / "tags" / "1", multi_label=True, age="day")
@@ -53,6 +59,14 @@ def models(repository, tmp_path_factory):
     (models / "damaged").mkdir()
     (models / "digits" / "2").rename(models / "damaged" / "1")
     return models
+
+
+def relabel(folder, labels):
+    """Gives the classes of a version other names."""
+    content = read(folder)
+    (folder / LABELS).write_text("\n".join(labels) + "\n")
+    changed = content.model_copy(update={"labels": tuple(labels), "files": digests(folder)})
+    (folder / NAME).write_text(changed.model_dump_json())
 
 
 @pytest.fixture(scope="session")

@@ -12,21 +12,11 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
 from serving.endpoint.serve import GRACE
+from tests.dockerfile import stage, words
 
 ROOT = Path(__file__).parents[3]
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
-
-
-def stage(name):
-    """Returns the instructions of a target, with continued lines joined."""
-    found = re.search(rf"^FROM \S+ AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE)
-    return found[1].replace("\\\n", "")
-
-
-def words(name, instruction):
-    return json.loads(re.search(rf"^{instruction}[^\[]* (\[.*\])$", stage(name), re.MULTILINE)[1])
 
 
 def accepted(*arguments):
@@ -49,6 +39,9 @@ def test_the_endpoint_is_started_with_valid_arguments(monkeypatch):
     assert (program, verb) == ("highway", "serve")
     assert accepted(*rest, *words("endpoint", "CMD")) == ("secret", ())
     assert accepted(*rest, *SERVICES["endpoint"]["command"]) == ("secret", ())
+    # Only other origins replace those of the image.
+    assert accepted(*rest, "--port", "80", "--key", "none") == (None, ())
+    assert accepted(*rest, "--origins", "https://a.example") == ("secret", ("https://a.example",))
 
 
 @pytest.mark.parametrize("name", SERVICES)
