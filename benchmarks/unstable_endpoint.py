@@ -3,24 +3,25 @@
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-import psutil
+from typing import Any
 
 from benchmarks.controller import ROOT, FailedError
-from benchmarks.web_servers import PATIENCE
+from benchmarks.web_servers import PATIENCE, free_port, resident
+from serving import repository
+from serving.files import digest
 
 
 class Endpoint:
-    """`highway serve` on a fixed port, stopped and started again during the run.
+    """`highway serve` on fixed ports, for HTTP and gRPC, stopped and started again during the run.
 
     Args:
         models: the repository.
@@ -28,15 +29,15 @@ class Endpoint:
     """
 
     def __init__(self, models: Path, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.address: tuple[str, int] = taken.getsockname()
+        self.address, self.grpc_address = ("127.0.0.1", free_port()), f"127.0.0.1:{free_port()}"
         self._models, self._log = models, log
         self._process: subprocess.Popen[bytes] | None = None
         self.stopping, self.stops = True, 0
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
-        words = ["-m", "pipelines", "serve", str(self._models), "--port", str(self.address[1])]
+        ports = ["--port", str(self.address[1]), "--grpc-port", self.grpc_address.rpartition(":")[2]]
+        words = ["-m", "pipelines", "serve", str(self._models), *ports]
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=variables, stderr=log)
@@ -86,41 +87,30 @@ class Endpoint:
     def memory(self) -> int:
         """Returns the resident bytes of it and its child processes."""
         assert self._process
-        with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self._process.pid)
-            sizes = []
-            for one in (process, *process.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):
-                    sizes.append(one.memory_info().rss)
-            return sum(sizes)
-        return 0
+        return resident(self._process.pid)
 
 
 class Repository:
     """A model repository that changes.
 
     Args:
-        version: its version 1, which stays.
+        versions: version 1 of each of its models, which stays.
     """
 
-    def __init__(self, version: Path) -> None:
-        self.root, self._first = version.parents[1], version
-        self._number, self._added = 1, list[Path]()
+    def __init__(self, versions: Sequence[Path]) -> None:
+        self.root = versions[0].parents[1]
+        self._added: dict[Path, list[Path]] = {version: [] for version in versions}
+        self._draw, self._number = random.Random(), 1
+        # No two models have a version of the same number.
         self.bad: set[int] = set()
 
     def add_good(self) -> None:
-        """Adds a copy of version 1, and removes the versions before it."""
-        made = self._copy()
-        made.rename(self._place())
-        self._keep(2)
+        """Adds a copy of version 1 of a model, and removes the versions before it."""
+        self._add(2)
 
     def add_bad(self, damage: Callable[[Path], object]) -> None:
-        """Adds a damaged version."""
-        made = self._copy()
-        damage(made)
-        self.bad.add(self._number)
-        made.rename(self._place())
-        self._keep(4)
+        """Adds a damaged version of a model."""
+        self._add(4, damage)
 
     def vanish(self) -> None:
         """Renames the repository for two seconds."""
@@ -129,38 +119,60 @@ class Repository:
         time.sleep(2)
         away.rename(self.root)
 
-    def _copy(self) -> Path:
+    def _add(self, kept: int, damage: Callable[[Path], object] | None = None) -> None:
+        first = self._draw.choice([*self._added])
         self._number += 1
         made = self.root.parent / f"made-{self._number}"
-        shutil.copytree(self._first, made)
-        manifest = made / "manifest.json"
-        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "version": self._number}))
-        return made
-
-    def _place(self) -> Path:
-        self._added.append(self._first.with_name(str(self._number)))
-        return self._added[-1]
-
-    def _keep(self, count: int) -> None:
-        while len(self._added) > count:
-            shutil.rmtree(self._added.pop(0))
+        shutil.copytree(first, made)
+        edit(made, lambda content: content.update(version=self._number))
+        if damage:
+            damage(made)
+            self.bad.add(self._number)
+        added = self._added[first]
+        added.append(made.rename(first.with_name(str(self._number))))
+        while len(added) > kept:
+            shutil.rmtree(added.pop(0))
 
 
-def _shape(folder: Path) -> None:
-    content = json.loads((folder / "manifest.json").read_text())
-    content["input"]["shape"] = [None, 9, 9, 1]
-    (folder / "manifest.json").write_text(json.dumps(content))
+def copied(name: str, models: Path) -> Path:
+    """Copies a net of the package into a repository, and returns its version."""
+    return Path(shutil.copytree(repository.find(Path(name)), models / name / "1"))
 
 
-def _pipe(folder: Path) -> None:
-    (folder / "model.onnx").unlink()
-    os.mkfifo(folder / "model.onnx")
+def edit(version: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the manifest of a version."""
+    content = json.loads((version / "manifest.json").read_text())
+    change(content)
+    (version / "manifest.json").write_text(json.dumps(content))
 
 
-DAMAGE: tuple[Callable[[Path], object], ...] = (
-    lambda folder: (folder / "model.onnx").write_bytes(b"damaged"),
-    lambda folder: (folder / "labels.txt").unlink(),
-    lambda folder: (folder / "manifest.json").write_text("{"),
-    _shape,
-    _pipe,
-)
+def _relabel(version: Path) -> None:
+    """Removes a class from the labels, and makes the manifest agree with the file, so that only the graph differs."""
+    labels = (version / "labels.txt").read_text().splitlines()[:-1]
+    (version / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
+    found = digest(version / "labels.txt").model_dump(mode="json")
+    edit(version, lambda content: (content.update(labels=labels), content["files"].update({"labels.txt": found})))
+
+
+def _replace_by_pipe(name: str) -> Callable[[Path], object]:
+    def damage(version: Path) -> None:
+        (version / name).unlink()
+        os.mkfifo(version / name)
+
+    return damage
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "damaged graph": lambda version: (version / "model.onnx").write_bytes(b"damaged"),
+    "no labels": lambda version: (version / "labels.txt").unlink(),
+    "damaged manifest": lambda version: (version / "manifest.json").write_text("{"),
+    "another input shape": lambda version: edit(
+        version, lambda content: content["input"].update(shape=[None, 9, 9, content["input"]["shape"][-1]])
+    ),
+    "fewer labels than classes": _relabel,
+    "an output that the graph lacks": lambda version: edit(
+        version, lambda content: content["outputs"].update(confidence={"dtype": "float32", "shape": [None, 1]})
+    ),
+    "a pipe for a graph": _replace_by_pipe("model.onnx"),
+    "a pipe for a manifest": _replace_by_pipe("manifest.json"),
+}

@@ -89,7 +89,7 @@ class Running:
 
     def __init__(self, server: WebServer, models: Path, folder: Path, cores: Sequence[int] = ()) -> None:
         self.server = server
-        self.port = _free_port()
+        self.port = free_port()
         words = (
             ["-m", f"benchmarks.servers.{server.module}", str(folder), str(self.port), *server.options]
             if server.module
@@ -121,6 +121,10 @@ class Running:
     def process(self) -> psutil.Process:
         """The main process of the server."""
         return psutil.Process(self._process.pid)
+
+    def memory(self) -> int:
+        """Returns the resident bytes of its processes."""
+        return resident(self._process.pid)
 
     def halt(self) -> None:
         """Suspends its processes."""
@@ -163,6 +167,17 @@ class Running:
         found = found[0] if isinstance(found, list) else found
         top = found["predictions"][0]["top"] if "predictions" in found else found["top"]
         return {guess["label"]: guess["probability"] for guess in top}
+
+
+def resident(pid: int) -> int:
+    """Returns the resident bytes of a process and its child processes, as far as they still run."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += one.memory_info().rss
+    return total
 
 
 @dataclass(frozen=True)
@@ -224,6 +239,7 @@ def _python(environment: Literal["project", "servers"]) -> str:
     return str(path)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Returns a port of this machine that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])

@@ -1,5 +1,6 @@
 """Backends: they open model versions and predict with them."""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from serving.statistics import Statistics
 Outputs = Mapping[str, Any]
 # Seconds that a version has to open and make its first prediction.
 SMOKE_TEST = 60.0
+# Added to the nice value of the process that tries versions: the event loop must not wait for a core. It gets a third
+# of the share of the others, as a version should be loaded under load, too.
+NICE = 5
 
 
 class ServedVersion(Protocol):
@@ -168,7 +172,7 @@ class InProcessBackend:
     executor: Executor
     measured: Callable[[str], Callable[[int, float], object]]
     """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
-    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(seconds=SMOKE_TEST))
+    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(os.nice, NICE, seconds=SMOKE_TEST))
     _watchdog: Watchdog = field(init=False)
 
     def __post_init__(self) -> None:

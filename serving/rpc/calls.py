@@ -33,6 +33,11 @@ CODES = {
 }
 # Metadata with the milliseconds after which a client may try again (gRPC's proposal A6).
 _RETRY = "grpc-retry-pushback-ms"
+# Messages of more than a few bytes that may arrive at the same time, and seconds that each may take while others wait:
+# gRPC hands a message over once it is complete, so its bytes cannot be counted before that.
+ARRIVING, HURRY = 16, 1.0
+# Bytes of answers that their clients have not read.
+UNREAD = 2**26
 
 
 @dataclass
@@ -63,8 +68,14 @@ class CallLimits:
     address: int
     """Calls from one address that may be open."""
     by_address: Counter[str] = field(default_factory=Counter)
-    # Client and time limit of each answered call that is still open: the client grants no room for the answer.
-    _unread: dict[Any, tuple[Client, float]] = field(default_factory=dict)
+    # Of each answered call that is still open, because its client grants no room for the answer: the client, the time
+    # limit, and the bytes of the answer; the oldest first.
+    _unread: dict[Any, tuple[Client, float, int]] = field(default_factory=dict)
+    _arriving: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ARRIVING))
+    # Calls that wait for their turn to be read.
+    _waiting: int = 0
+    # Time limits of the messages that are arriving, with the time at which each began; without those that were set.
+    _unhurried: dict[asyncio.Timeout, float] = field(default_factory=dict)
 
     def begin(self, context: Any) -> None:
         """Counts a call until it is closed, which is after its answer has been read.
@@ -78,15 +89,20 @@ class CallLimits:
         self.by_address[address] += 1
         context.add_done_callback(partial(self._end, address))
 
-    def answered(self, context: Any) -> None:
+    def answered(self, context: Any, size: int) -> None:
         """Starts the time limit for reading the answer of a call that `begin` has counted, unless it has ended."""
         if not context.done():
-            self._unread[context] = client_of(context.peer()), time.monotonic() + self.body
+            self._unread[context] = client_of(context.peer()), time.monotonic() + self.body, size
 
     def late(self) -> set[Client]:
-        """Returns the clients that have not read an answer in time."""
-        now = time.monotonic()
-        return {client for client, end in list(self._unread.values()) if end < now}
+        """Returns the clients that have not read an answer in time, and those of the oldest beyond `UNREAD` bytes."""
+        now, unread = time.monotonic(), list(self._unread.values())
+        total, found = sum(size for *_, size in unread), set()
+        for client, end, size in unread:
+            if end < now or total > UNREAD:
+                found.add(client)
+                total -= size
+        return found
 
     def _end(self, address: str, context: Any) -> None:
         self._unread.pop(context, None)
@@ -97,17 +113,45 @@ class CallLimits:
     async def read(self, messages: AsyncIterator[bytes]) -> bytes:
         """Returns the message of a call.
 
+        At most `ARRIVING` are accepted at a time. Each call that has to wait gives one of them, the oldest without it,
+        a limit of `HURRY` seconds; those that begin while others wait have it from the start. Slow clients thus cannot
+        keep others from being read.
+
         Raises:
             SlowError: it does not arrive in time.
             RequestError: there is none.
         """
         try:
             async with asyncio.timeout(self.body):
-                return await anext(messages)
+                if self._arriving.locked() and self._unhurried:
+                    oldest = next(iter(self._unhurried))
+                    start = self._unhurried.pop(oldest)
+                    oldest.reschedule(max(start + HURRY, asyncio.get_running_loop().time()))
+                self._waiting += 1
+                try:
+                    await self._arriving.acquire()
+                finally:
+                    self._waiting -= 1
+                try:
+                    return await self._read_in_turn(messages)
+                finally:
+                    self._arriving.release()
         except TimeoutError:
             raise SlowError(f"the message did not come within {self.body:g} s.") from None
         except StopAsyncIteration:
             raise RequestError("the call has no message.") from None
+
+    async def _read_in_turn(self, messages: AsyncIterator[bytes]) -> bytes:
+        turn = asyncio.timeout(HURRY if self._waiting else None)
+        if not self._waiting:
+            self._unhurried[turn] = asyncio.get_running_loop().time()
+        try:
+            async with turn:
+                return await anext(messages)
+        except TimeoutError:
+            raise SlowError(f"the message took longer than {HURRY:g} s while others were waiting.") from None
+        finally:
+            self._unhurried.pop(turn, None)
 
 
 def handler(
@@ -142,7 +186,7 @@ def handler(
                 response = await method(call, body)
             status = 200
             context.set_trailing_metadata(_trailers(record, 0.0))
-            limits.answered(context)
+            limits.answered(context, len(response))
             return response
         except grpc.aio.AbortError:
             raise

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from serving.engine.about import About
+from serving.engine.processes import SMALL
 from serving.errors import ServingError
 from serving.requests.refusals import refusal
 from serving.rpc.calls import CODES, CallLimits
@@ -73,8 +74,9 @@ class Health:
         async with self._requested(messages, context) as name:
             if name not in self._statuses:
                 await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
-            self._limits.answered(context)
-            return _response(self._statuses[name])
+            response = _response(self._statuses[name])
+            self._limits.answered(context, len(response))
+            return response
 
     async def _watch(self, messages: AsyncIterator[bytes], context: Any) -> None:
         async with self._requested(messages, context) as name:
@@ -91,7 +93,11 @@ class Health:
         """Yields the name in a request."""
         try:
             self._limits.begin(context)
-            yield HealthCheckRequest.FromString(await self._limits.read(messages)).service
+            request = await self._limits.read(messages)
+            if len(request) > SMALL:
+                # A watch keeps its name.
+                raise DecodeError
+            yield HealthCheckRequest.FromString(request).service
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest.")
         except ServingError as error:

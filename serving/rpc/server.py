@@ -19,6 +19,8 @@ from serving.rpc.health import TICK, Health
 STREAMS, CALLS = 256, 1024
 # Bytes of a message: gRPC copies it on the event loop, and blocks it meanwhile.
 MESSAGE = 2**23
+# Bytes of each call that gRPC takes in before the call is read, by its default.
+WINDOW = 2**16
 # Seconds after which a client has to open a new connection.
 AGE = 1800.0
 _OPEN = ("ServerLive", "ServerReady")
@@ -89,6 +91,8 @@ def _options(settings: Settings, limits: Limits, grace: float) -> list[tuple[str
         ("grpc.max_receive_message_length", min(settings.body, MESSAGE)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", STREAMS),
+        # Otherwise, this window grows with the speed of the network.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_age_ms", round(1000 * AGE)),
         ("grpc.max_connection_age_grace_ms", round(1000 * grace)),
         # Each worker binds the port.

@@ -1,7 +1,9 @@
 """`deploy/` against the schemas of Kubernetes, KServe and Grafana, Prometheus's grammar, and the program."""
 
+import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +14,13 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from benchmarks import memory
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
 from serving.endpoint.serve import GRACE
+from serving.engine.settings import Settings
+from serving.http.connections import UNREAD
+from serving.memory import KEPT
 from serving.requests import metrics
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +106,58 @@ def test_a_container_runs_the_program(kind, monkeypatch):
         "livenessProbe": "/v2/health/live",
         "readinessProbe": "/v2/health/ready",
     }
+
+
+def bytes_of(size):
+    """Returns the bytes of a size as Kubernetes and Compose write it, in powers of two."""
+    number, unit = re.fullmatch(r"(\d+)([MG])i?", size).groups()
+    return int(number) * {"M": 2**20, "G": 2**30}[unit]
+
+
+def memory_bound(cores):
+    """Returns the documented bound with the nets that `python -m benchmarks memory` serves, one of them replaced."""
+    with (ROOT / "docs" / "benchmarks" / "memory.csv").open(newline="") as file:
+        (start,) = [row["high"] for row in csv.DictReader(file) if row["measure"] == "endpoint with four models"]
+    settings = Settings(Path(), threads=cores, decoders=cores)
+    return memory.bound(round(memory.MB * float(start)), [*memory.NETS, "cifar100"], settings)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ServingRuntime"])
+def test_a_container_may_take_the_memory_that_the_endpoint_may_need(kind):
+    limits = container(kind)["resources"]["limits"]
+    volumes = MANIFESTS[kind]["spec"]
+    volumes = (volumes["template"]["spec"] if kind == "Deployment" else volumes)["volumes"]
+    # Files in memory count, too.
+    files = sum(bytes_of(one["emptyDir"]["sizeLimit"]) for one in volumes if "emptyDir" in one)
+    assert bytes_of(limits["memory"]) >= memory_bound(int(limits["cpu"])) + files
+
+
+def test_the_endpoint_of_compose_may_take_the_memory_that_it_may_need():
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    limits = services["endpoint"]["deploy"]["resources"]["limits"]
+    assert bytes_of(limits["memory"]) >= memory_bound(int(limits["cpus"]))
+
+
+def test_the_documented_terms_of_memory_are_those_of_the_bound():
+    page = (ROOT / "docs" / "serving.md").read_text()
+    section = re.search(r"^### Memory\n(.*?)^###", page, re.MULTILINE | re.DOTALL)[1]
+    stated = [int(number) for number in re.findall(r"^\| .* \| ([\d,]+) \|", section.replace(",", ""), re.MULTILINE)]
+    one, none = Settings(Path(), threads=1, decoders=0), Settings(Path(), threads=0, decoders=0)
+    fixed = memory.bound(0, [], none)
+    assert stated == [
+        round(size / memory.MB)
+        for size in (
+            KEPT,
+            memory.bound(0, [], one) - fixed,
+            *(memory.NETS[net] for net in ("cifar10", "mnist", "dense")),
+            memory.bound(0, [], replace(none, decoders=1)) - fixed,
+            none.bodies,
+            UNREAD,
+            memory.bound(0, [], none, with_grpc=True) - fixed,
+            memory.TRIAL,
+        )
+    ]
+    assert fixed == KEPT + none.bodies + UNREAD + memory.TRIAL
 
 
 def merged(base, patch):

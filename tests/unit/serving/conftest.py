@@ -15,7 +15,7 @@ LABELS = ("zero", "one", "two", "three")
 class NoChildren:
     """Calls functions in this process, in place of `ChildProcesses`."""
 
-    def __init__(self, **_):
+    def __init__(self, *_, **__):
         pass
 
     def call(self, function, *arguments):

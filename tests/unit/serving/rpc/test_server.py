@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import grpc
 import numpy as np
@@ -16,9 +17,11 @@ from tritonclient.grpc import service_pb2
 from serving.endpoint.serve import reserve
 from serving.engine.about import About
 from serving.engine.batching import Batcher
+from serving.engine.processes import SMALL
 from serving.engine.settings import Limits, Settings
 from serving.messages import tf_serving as messages
 from serving.protocols import open_inference
+from serving.rpc import calls
 from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits
 from tests.endpoint import IMAGES, eventually
@@ -225,6 +228,9 @@ def test_health(served, version):
     eventually(lambda: [status(name) for name in names] == [serving] * 3)
     assert status("liveness") == serving
     assert wrong(served.health.Check, health_pb2.HealthCheckRequest(service="other"))[0] == Code.NOT_FOUND
+    # A watch would keep it.
+    watch = served.health.Watch(health_pb2.HealthCheckRequest(service="n" * SMALL))
+    assert watch.code() == Code.INVALID_ARGUMENT
 
 
 def test_health_outlives_an_unexpected_error(served, monkeypatch):
@@ -297,6 +303,27 @@ def test_slow_clients_are_cut_off(settings):
         with socket.create_connection(served.address, 20) as silent:
             while silent.recv(2**16):
                 pass
+
+
+def test_a_slow_message_makes_room_for_others(settings, monkeypatch):
+    monkeypatch.setattr(calls, "ARRIVING", 1)
+    monkeypatch.setattr(calls, "HURRY", 0.1)
+    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
+        slow = [stack.enter_context(incomplete(served)) for _ in range(3)]
+        # These and this request itself.
+        eventually(lambda: "highway_requests_in_flight 4.0" in served.http.get("/metrics").text)
+        assert served.inference.ModelInfer(infer_request()).model_version == "1"
+        assert [(call.code(), call.details()) for call in slow] == [
+            (Code.DEADLINE_EXCEEDED, "the message took longer than 0.1 s while others were waiting.")
+        ] * 3
+
+
+def test_the_oldest_answers_are_late_while_too_many_bytes_are_unread():
+    limits = CallLimits(60, 9)
+    for port in range(4):
+        context = Mock(**{"done.return_value": False, "peer.return_value": f"ipv4:10.0.0.1:{port}"})
+        limits.answered(context, calls.UNREAD // 2)
+    assert limits.late() == {("10.0.0.1", 0), ("10.0.0.1", 1)}
 
 
 def test_answers_must_be_read_in_time(settings):
