@@ -24,6 +24,7 @@ from benchmarks import (
     photographs,
     redrawn_digits,
     roof,
+    same_answers,
     serving,
     summary,
     table,
@@ -55,9 +56,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     cluster.BENCHMARK,
     redrawn_digits.BENCHMARK,
     photographs.BENCHMARK,
+    same_answers.BENCHMARK,
 )
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = ROOT / "docs"
+DOCUMENTS = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -109,7 +112,7 @@ def _publish() -> None:
     for folder, files, prefix in ((DOCS / "benchmarks", "*.csv", ""), (DOCS / "images", "*.png", "benchmark_")):
         for path in sorted(RESULTS.glob(files)):
             shutil.copy(path, folder / f"{prefix}{path.name}")
-    documents.update(DOCS, DOCS / "benchmarks")
+    documents.update(DOCUMENTS, DOCS / "benchmarks")
 
 
 def _parser() -> argparse.ArgumentParser:

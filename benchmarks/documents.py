@@ -15,20 +15,22 @@ from benchmarks.table import Record, markdown, number
 
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n\n?)(?P<table>(?:\|.*\n)+)")
 _CONNECTIONS = (1, 8, 16, 64)
+# Connections at which the fastest server is the one that is shown next to the endpoint, which the tables call `OURS`.
+_MANY, OURS = 16, "ours"
 # End of the names of measures of how many digits are found.
 _ONE = ": found as one digit"
 # The contestants whose ratio to the fastest peer is shown.
 _FASTEST = ("ours, TensorFlow", "ours, JAX, one device per core")
 
 
-def update(folder: Path, results: Path) -> None:
-    """Writes the marked tables of all documents anew.
+def update(documents: Iterable[Path], results: Path) -> None:
+    """Writes the marked tables of documents anew.
 
     Args:
-        folder: folder of the documents.
+        documents: the documents.
         results: folder of the published tables, a CSV file for each benchmark.
     """
-    for path in sorted(folder.rglob("*.md")):
+    for path in documents:
         text = path.read_text()
         if (found := with_tables(text, results)) != text:
             path.write_text(found)
@@ -88,16 +90,43 @@ def _starts(rows: Sequence[Record]) -> list[str]:
 
 def _servers(rows: Sequence[Record], prefix: str) -> list[str]:
     """Requests per second and slowest percent of each server, by connections."""
-    medians = {(row["contestant"], row["measure"]): number(row["median"]) for row in rows}
-    measures = [
+    names = [one for one in _names(rows) if (one, _served(prefix)[0]) in _medians(rows)]
+    return _server_table([[_name(one), *_line(rows, one, prefix)] for one in names])
+
+
+def _fastest_servers(rows: Sequence[Record]) -> list[str]:
+    """Requests per second and slowest percent of the endpoint and of the fastest other server, for each workload."""
+    lines: list[list[str]] = []
+    for workload, prefix in {"digits": "", "photographs": "photographs, "}.items():
+        measure = f"{prefix}throughput, {_MANY} connections"
+        peers = {
+            row["contestant"]: float(row["median"]) for row in rows if row["measure"] == measure and row["ours"] == "no"
+        }
+        shown = (max(peers, key=lambda one: peers[one]), OURS)
+        lines += [[f"{workload}, {_name(name)}", *_line(rows, name, prefix)] for name in shown]
+    return _server_table(lines)
+
+
+def _server_table(lines: Sequence[Sequence[str]]) -> list[str]:
+    heads = [f"{count}" for count in _CONNECTIONS]
+    return markdown(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
+
+
+def _line(rows: Sequence[Record], contestant: str, prefix: str) -> list[str]:
+    return [_medians(rows).get((contestant, measure), "") for measure in _served(prefix)]
+
+
+def _served(prefix: str) -> list[str]:
+    """Returns the measures of servers with a workload."""
+    return [
         f"{prefix}{measure}, {count} connection{'s' * (count > 1)}"
         for measure in ("throughput", "p99")
         for count in _CONNECTIONS
     ]
-    heads = [f"{count}" for count in _CONNECTIONS]
-    names = [one for one in _names(rows) if (one, measures[0]) in medians]
-    lines = [[_name(one), *(medians.get((one, measure), "") for measure in measures)] for one in names]
-    return markdown(["", f"requests/s at {heads[0]}", *heads[1:], f"p99 at {heads[0]}, ms", *heads[1:]], lines)
+
+
+def _medians(rows: Sequence[Record]) -> dict[tuple[str, str], str]:
+    return {(row["contestant"], row["measure"]): number(row["median"]) for row in rows}
 
 
 def _drawings(rows: Sequence[Record]) -> list[str]:
@@ -119,11 +148,15 @@ def _shares(rows: Sequence[Record]) -> dict[str, str]:
 
 
 def _decoding(rows: Sequence[Record]) -> list[str]:
-    """Milliseconds that each format takes in the endpoint and in Pillow."""
-    medians = {(row["measure"], row["contestant"]): number(row["median"]) for row in rows}
-    sizes = {row["measure"]: row["data"].rpartition(", ")[2] for row in rows}
-    lines = [[name, size, medians[name, "ours"], medians[name, "Pillow"]] for name, size in sizes.items()]
-    return markdown(["photographs of 12 megapixels", "file", "endpoint, ms", "Pillow, ms"], lines)
+    """Milliseconds that photographs of each format and size take in the endpoint and, for the largest, in Pillow."""
+    medians = {(row["contestant"], *row["measure"].split(": ")): number(row["median"]) for row in rows}
+    sizes = list(dict.fromkeys(size for _, _, size in medians))
+    files = {row["measure"].split(": ")[0]: row["data"] for row in rows if row["measure"].endswith(sizes[-1])}
+    lines = [
+        [name, *(medians[OURS, name, size] for size in sizes), medians["Pillow", name, sizes[-1]], file]
+        for name, file in files.items()
+    ]
+    return markdown(["milliseconds", *sizes, "Pillow", f"file of {sizes[-1]}"], lines)
 
 
 def _accuracies(rows: Sequence[Record]) -> list[str]:
@@ -146,6 +179,7 @@ TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "photographs": _accuracies,
     "redrawn_digits drawings": _drawings,
     "redrawn_digits counts": _counts,
+    "serving": _fastest_servers,
     "serving digits": lambda rows: _servers(rows, ""),
     "serving photographs": lambda rows: _servers(rows, "photographs, "),
     "wide steps": lambda rows: _steps(rows, "width"),
@@ -159,4 +193,4 @@ def _names(rows: Iterable[Record]) -> list[str]:
 
 
 def _name(contestant: str) -> str:
-    return "`highway serve`" if contestant == "ours" else re.sub("^ours,", "highway-keras,", contestant)
+    return "`highway serve`" if contestant == OURS else re.sub("^ours,", "highway-keras,", contestant)

@@ -2,7 +2,8 @@
 
 No net takes more than a few hundred pixels a side. Larger images are scaled down as early as their format allows: JPEG
 files while they are decoded, uncompressed files while they are read, all others before their colours are converted.
-Plain large PNG files are decoded by kornia-rs, which is faster than Pillow.
+Of progressive JPEG files, only the scans that can then be seen are decoded. Plain large PNG files are decoded by
+kornia-rs, which is faster than Pillow.
 """
 
 import io
@@ -17,6 +18,7 @@ import numpy as np
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError, features
 
 from serving.errors import ImageError, LimitError
+from serving.jpeg_scans import without_details
 
 # Pillow reads AVIF if it was built with libavif, as its wheels are.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", *(["AVIF"] if features.check("avif") else []))
@@ -236,6 +238,9 @@ def _decode(image: ImageFile.ImageFile, encoded: bytes, side: int, grey: bool) -
     else:
         if image.format in ("JPEG", "MPO"):
             ratio = jpeg_ratio(*image.size, side)
+            if ratio == max(RATIOS) and "progressive" in image.info and image.format == "JPEG":
+                encoded = without_details(encoded) or encoded
+                image = Image.open(io.BytesIO(encoded), formats=("JPEG",))
             # Has no effect on the mode of grey and CMYK images.
             image.draft("L" if grey else None, (image.width // ratio, image.height // ratio))
             # The file is in memory: parts of 64 KiB, as Pillow reads files, would only be copied.

@@ -9,6 +9,8 @@ from weakref import WeakValueDictionary
 from serving.errors import ModelError
 from serving.manifest import WEIGHTS
 
+# Name of ONNX Runtime's setting of the folder with the weights of a graph that is given as bytes.
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 _shared: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _opening = threading.Lock()
 
@@ -72,6 +74,9 @@ def open_session(
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = arena
     options.log_severity_level = 3  # errors
+    if content is not None:
+        # ONNX Runtime would otherwise read weights from files in the working directory, which nobody has checked.
+        options.add_session_config_entry(_WEIGHTS_FOLDER, os.devnull)
     if weights is not None:
         options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], [len(weights)])
     try:

@@ -148,6 +148,11 @@ def check_folder(to: Path, run: Path, data: DataRecord | None) -> None:
     Raises:
         UserError: the folder is the folder of all models, cannot be read or written, or holds another model.
     """
+    if ":" in to.name:
+        raise UserError(
+            f"{to.name} cannot be the name of a model: a colon ends it in TF Serving's paths, such as "
+            "/v1/models/NAME:predict. Name another folder with --to."
+        )
     try:
         versions, models = repository.versions(to), repository.models(to)
     except OSError as error:

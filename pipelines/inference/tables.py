@@ -33,6 +33,7 @@ from serving.schemas import MOST_CLASSES, Guess, Prediction
 BATCH, REQUEST = 8192, 128
 # Rows on the screen.
 SHOWN = 20
+_NAME_IMAGES = "Name image files, folders or tar files; images, or paths of them, in the cells of a table are not read."
 
 Outputs = Mapping[str, np.ndarray]
 
@@ -137,7 +138,7 @@ def local(path: Location) -> tuple[Path, TableModel]:
         raise UserError(str(error)) from error
     content = opened.manifest
     if content.target is None:
-        raise UserError(f"{opened.folder} takes images, not tables. Name images.")
+        raise UserError(f"{opened.folder} takes images, not tables. {_NAME_IMAGES}")
     return opened.folder, TableModel(
         content.columns,
         content.target,
@@ -177,7 +178,7 @@ def remote(url: str, name: str, version: int | None, label: str | None) -> Itera
             number, served = found.model_spec.version, found.metadata
             columns, labels, target = served.columns, served.classes, served.target
             if target is None:
-                raise UserError(f"the model {name!r} of {url} takes images, not tables. Name images.")
+                raise UserError(f"the model {name!r} of {url} takes images, not tables. {_NAME_IMAGES}")
             if labels is None:
                 raise UserError(f"{url} does not say which classes the model {name!r} has. Update highway-keras there.")
             places = {one: place for place, one in enumerate(labels)}

@@ -125,6 +125,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stopped = False
         self._unread_since: float | None = None
         self._ends = float("inf")
+        # Whether the client sends nothing more; it may still read.
+        self._ended = False
         # Unix sockets have no address.
         self.address = self.client[0] if self.client else ""
         if not self.opened.add(self):
@@ -134,6 +136,11 @@ class LimitedProtocol(HttpToolsProtocol):
         """Removes the connection."""
         self.opened.remove(self)
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answers the requests that have arrived completely: `shutdown(SHUT_WR)` only ends what the client sends."""
+        self._ended = True
+        return self.sending != "body" and not self._is_free()
 
     def data_received(self, data: bytes) -> None:
         """Receives part of a request."""
@@ -252,6 +259,9 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         # Like uvicorn's method, but without a keep-alive timer per request: `check` closes idle connections.
         self.server_state.total_requests += 1
+        if self._ended:
+            self.transport.close()
+            return
         self.flow.resume_reading()
 
     def pause_writing(self) -> None:

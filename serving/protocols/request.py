@@ -3,6 +3,7 @@
 import base64
 import binascii
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import orjson
 
 from serving import rows
 from serving.errors import LimitError, RequestError
-from serving.manifest import LARGEST_VERSION, Manifest
+from serving.manifest import LARGEST_VERSION, SIGNATURE, Manifest
 
 # Default limit of images in a request.
 IMAGES = 256
@@ -65,6 +66,19 @@ def parse_version(text: str | None) -> int | None:
     return int(text) or None
 
 
+def signature_of(names: Iterable[str], manifest: Manifest) -> str:
+    """Returns the signature of a TF Serving request that names none: the one with its inputs, or `serving_default`.
+
+    Some clients, such as OpenVINO's, cannot name a signature, and could not send image files otherwise.
+
+    Args:
+        names: names of the inputs.
+        manifest: manifest of the requested model.
+    """
+    given = list(names)
+    return next((one for one, (name, _) in manifest.signatures.items() if given == [name]), SIGNATURE)
+
+
 def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
     """Parses JSON.
 
@@ -78,8 +92,9 @@ def parse_json(text: bytes, manifest: Manifest, images: int) -> Any:
             gigabytes of memory.
         RequestError: it is malformed.
     """
-    # Each pixel may be a separate list.
-    most = 4 * images * math.prod(manifest.input.shape[1:]) + _OTHER_VALUES
+    # Nested lists have a bracket for each image, row and pixel, and a comma for each value.
+    shape = manifest.input.shape[1:]
+    most = images * sum(math.prod(shape[:count]) for count in range(len(shape) + 1)) + _OTHER_VALUES
     if len(text) > most and sum(map(text.count, (b",", b"[", b"{"))) > most:
         values = f"{images} rows have" if manifest.is_table else f"{images} images have pixels"
         raise LimitError(f"the JSON has far more values than {values}. {expected(manifest)}")

@@ -9,9 +9,9 @@ from google.protobuf.message import DecodeError
 
 from serving.errors import LimitError, RequestError
 from serving.inputs import Tensor
-from serving.manifest import ENCODED, LARGEST_VERSION, SIGNATURE, Manifest
+from serving.manifest import ENCODED, LARGEST_VERSION, Manifest
 from serving.messages import tf_serving as messages
-from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape
+from serving.protocols.request import IMAGES, GrpcMessage, Request, cast, check_shape, signature_of
 
 _METHOD = "tensorflow/serving/predict"
 # Fields of metadata that clients may ask for.
@@ -41,7 +41,7 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictMessa
         RequestError: it is malformed, or names a signature, input or output that the model does not have.
     """
     given = message(messages.PredictRequest, body)
-    signature = given.model_spec.signature_name or SIGNATURE
+    signature = given.model_spec.signature_name or signature_of(given.inputs, manifest)
     if signature not in manifest.signatures:
         raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(manifest.signatures)}.")
     name, _ = manifest.signatures[signature]

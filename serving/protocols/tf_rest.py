@@ -9,8 +9,8 @@ import orjson
 
 from serving.errors import RequestError
 from serving.inputs import ROW
-from serving.manifest import ENCODED, SIGNATURE, Manifest
-from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, to_pixels, to_rows
+from serving.manifest import ENCODED, Manifest
+from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, signature_of, to_pixels, to_rows
 
 # Names of the states of a version.
 STATES = {"available": "AVAILABLE", "loading": "LOADING", "failed": "END"}
@@ -28,7 +28,8 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     """Parses the body of `:predict`.
 
     Args:
-        body: JSON with `instances` or `inputs`, and `signature_name` unless it is `serving_default`.
+        body: JSON with `instances` or `inputs`; and `signature_name`, unless it is `serving_default` or the values are
+            in objects under the name of the input.
         manifest: manifest of the requested model.
         images: maximum number of images or rows in a request.
 
@@ -42,11 +43,11 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     given = parse_json(body, manifest, images)
     if not isinstance(given, dict) or ("instances" in given) == ("inputs" in given):
         raise RequestError('the body must be a JSON object with either "instances" or "inputs".')
-    signature = given.get("signature_name") or SIGNATURE
+    rows = "instances" in given
+    signature = given.get("signature_name") or signature_of(_named(given["instances" if rows else "inputs"]), manifest)
     if not isinstance(signature, str) or signature not in manifest.signatures:
         raise RequestError(f"there is no signature {signature!r}. There are: {', '.join(manifest.signatures)}.")
     name, _ = manifest.signatures[signature]
-    rows = "instances" in given
     if manifest.is_table:
         return PredictRequest(to_rows(_table(given["instances"] if rows else given["inputs"]), manifest), rows)
     values = _rows(given["instances"], name) if rows else _column(given["inputs"], name)
@@ -74,6 +75,12 @@ def format_response(outputs: Mapping[str, np.ndarray], rows: bool, warnings: Seq
     else:
         content = {"outputs": dict(outputs)}
     return orjson.dumps({**content, **more}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _named(values: Any) -> list[str]:
+    """Returns the names of inputs in values that are in objects."""
+    one = values[0] if isinstance(values, list) and values else values
+    return list(one) if isinstance(one, dict) else []
 
 
 def _table(values: Any) -> Any:

@@ -204,6 +204,12 @@ def test_the_folder_of_all_models_is_refused(tiny_run, home, data_dir, capsys):
         assert not (home / folder / "1").exists()
 
 
+def test_a_name_with_a_colon_is_refused(tiny_run, home, data_dir, capsys):
+    message = refused(capsys, export(tiny_run.path, data_dir, "--to", "models/a:b"))
+    assert "a:b cannot be the name of a model: a colon ends it in TF Serving's paths" in message
+    assert not (home / "models").exists()
+
+
 @pytest.mark.parametrize("state", ["running", "diverged"])
 def test_an_unfinished_run_is_refused(tiny_run, home, data_dir, capsys, state):
     tiny_run.update(state=state, backend="jax")

@@ -1,10 +1,10 @@
 import pytest
 
-from benchmarks.__main__ import DOCS
-from benchmarks.documents import TABLES, with_tables
+from benchmarks.__main__ import DOCS, DOCUMENTS
+from benchmarks.documents import TABLES, table, with_tables
 
 RESULTS = DOCS / "benchmarks"
-TEXTS = {path: path.read_text() for path in DOCS.rglob("*.md")}
+TEXTS = {path: path.read_text() for path in DOCUMENTS}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -28,3 +28,19 @@ def test_a_table_is_replaced_and_the_text_around_it_stays(tmp_path):
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
         "| FastAPI | 99.7 | | | | | | | |\n| `highway serve` | 2,629 | | | | | | | 0.6 |\n\nAfter.\n"
     )
+
+
+def test_the_endpoint_is_shown_next_to_the_fastest_server_of_each_workload(tmp_path):
+    lines = [
+        f'{name},{ours},"{prefix}{measure}",{median}'
+        for name, ours, speeds in (("ours", "yes", (30, 3)), ("slow", "no", (10, 2)), ("other", "no", (20, 1)))
+        for prefix, median in zip(("", "photographs, "), speeds, strict=True)
+        for measure in ("throughput, 16 connections", "p99, 1 connection")
+    ]
+    (tmp_path / "serving.csv").write_text("\n".join(["contestant,ours,measure,median", *lines]))
+    assert table("serving", tmp_path)[2:] == [
+        "| digits, other | | | 20 | | 20 | | | |",
+        "| digits, `highway serve` | | | 30 | | 30 | | | |",
+        "| photographs, slow | | | 2 | | 2 | | | |",
+        "| photographs, `highway serve` | | | 3 | | 3 | | | |",
+    ]

@@ -1,12 +1,13 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
 from serving import files
 from serving import model as module
 from serving.errors import ImageError, ModelError
-from serving.manifest import NAME, read
+from serving.manifest import NAME, ONNX, read
 from serving.model import open_model, top
 
 
@@ -63,6 +64,22 @@ def test_a_file_that_onnx_runtime_cannot_load_is_named(version):
     (version / "model.onnx").write_bytes(b"no graph")
     rewritten = read(version).model_copy(update={"files": files.digests(version)})
     (version / NAME).write_text(rewritten.model_dump_json())
+    with pytest.raises(ModelError, match=r"model\.onnx cannot be loaded"):
+        open_model(version)
+
+
+@pytest.mark.parametrize("place", ["kernel.bin", "../kernel.bin", "/kernel.bin"])
+def test_a_graph_with_weights_in_a_file_of_its_own_choice_is_refused(version, kernel, monkeypatch, place):
+    monkeypatch.chdir(version)
+    (path := version / place if place[0] != "/" else version / "kernel.bin").write_bytes(kernel.tobytes())
+    graph = onnx.load(version / ONNX)
+    (weights,) = graph.graph.initializer
+    location = str(path) if place[0] == "/" else place
+    onnx.external_data_helper.set_external_data(weights, location, 0, kernel.nbytes)
+    weights.ClearField("raw_data")
+    (version / ONNX).write_bytes(graph.SerializeToString())
+    made = read(version).model_copy(update={"files": files.digests(version)})
+    (version / NAME).write_text(made.model_dump_json())
     with pytest.raises(ModelError, match=r"model\.onnx cannot be loaded"):
         open_model(version)
 

@@ -128,7 +128,7 @@ def test_out_writes_values_and_gates(models, rows, tmp_path):
 @pytest.mark.parametrize(
     "case",
     [
-        (["tiny", "rows.csv"], "takes images, not tables"),
+        (["tiny", "rows.csv"], "takes images, not tables. Name image files, folders or tar files; images, or paths"),
         (["houses", "a.png"], "takes rows of a table, not images. Give it a file that ends in .csv, .tsv, .parquet."),
         (["houses", "a.png", "--out", "out.parquet"], "takes rows of a table, not images"),
         (["houses", "rows.csv", "a.png"], "rows.csv is a table. Tables are predicted one at a time"),

@@ -102,6 +102,28 @@ def test_a_client_that_stops_sending_is_cut_off(server, parts, expected):
     assert status(said(server.connect(*parts))) == expected
 
 
+SLOW = b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "answers", "ended"),
+    [
+        ([SLOW], 1, ["answer"]),
+        # The second begins after the client has stopped sending.
+        ([SLOW + SLOW], 2, ["answer", "answer"]),
+        ([SLOW, GET[:12]], 1, ["answer"]),
+        ([HEAD, b"half"], 0, ["disconnect"]),
+        ([GET[:12]], 0, []),
+        ([], 0, []),
+    ],
+)
+def test_a_client_that_has_stopped_sending_gets_its_answers(server, parts, answers, ended):
+    connection = server.connect(*parts)
+    connection.shutdown(socket.SHUT_WR)
+    assert said(connection).count(b"200 OK") == answers
+    eventually(lambda: server.ended == ended)
+
+
 def test_a_second_request_that_stops_is_cut_off_after_the_first_answer(server):
     connection = server.connect(GET)
     first = connection.recv(2**16)

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from serving.errors import RequestError
+from serving.errors import LimitError, RequestError
 from serving.manifest import Manifest
 from serving.protocols import tf_rest
 
@@ -57,6 +57,15 @@ def test_files(manifest, body):
     found = parse(manifest, signature_name="serving_bytes", **body)
     assert found.request.files == [b"an image"] * 2
     assert found.request.images is None
+
+
+def test_json_may_have_as_many_values_and_brackets_as_its_images(manifest):
+    count = 3000
+    listed = json.dumps({"instances": [{"image": one} for one in LISTS] * (count // 2)}).encode()
+    assert len(tf_rest.parse(listed, manifest, count).request.images) == count
+    # Each object takes 200 bytes of memory.
+    with pytest.raises(LimitError, match="far more values than 3000 images"):
+        tf_rest.parse(b'{"instances":[' + b'{"":1},' * 55_000 + b"{}]}", manifest, count)
 
 
 def test_no_images_at_all(manifest):
