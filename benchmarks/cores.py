@@ -85,6 +85,7 @@ def _ways() -> list[Way]:
     cores = environment.available()
     return [
         Way(WebServer("one core"), cores[:1]),
+        Way(WebServer("--threads 1", options=("--threads", "1"), ours=True), cores),
         Way(WebServer(f"--threads {len(cores)}", options=("--threads", f"{len(cores)}"), ours=True), cores),
         Way(WebServer(f"--workers {len(cores)}", options=("--workers", f"{len(cores)}"), ours=True), cores),
     ]

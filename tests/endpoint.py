@@ -111,8 +111,9 @@ class Endpoint:
         return self.process.wait(60)
 
     def log(self) -> list[dict]:
-        """Returns the log entries after its first line."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()[1:]]
+        """Returns the log entries after its first line, without one that is still being written."""
+        whole, _, _ = self._log.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()[1:]]
 
 
 # Images for the version made by hand.

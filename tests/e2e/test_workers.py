@@ -57,6 +57,11 @@ def loads(endpoint, version):
     return sum(one["message"] == "version loaded" and one["version"] == version for one in endpoint.log())
 
 
+def answering(folder):
+    """Returns how many workers have answered a prediction, by the files of their metrics."""
+    return sum(b"/predict/{name}" in file.read_bytes() for file in folder.glob("*/counter_*.db"))
+
+
 @pytest.fixture
 def models(tmp_path):
     tiny_model.write(tmp_path / "models" / "tiny" / "1")
@@ -100,10 +105,13 @@ def test_two_workers_answer_as_one_endpoint_even_if_one_is_killed(models, tmp_pa
 
 
 def test_a_worker_that_is_starting_refuses_nothing(models, tmp_path):
-    with Endpoint(models, tmp_path / "log", "--workers", "2") as endpoint:
-        # From the first answer on, whichever worker has loaded the model first.
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with Endpoint(models, tmp_path / "log", "--workers", "2", TMPDIR=str(folder)) as endpoint:
+        # From the first answer on, whichever worker has loaded the model first. One that has logged this need not be
+        # ready yet, and without any other that is, the one that replaces it would refuse requests.
         statuses = {get(endpoint, "/predict/tiny", PIXELS)[0]}
-        while loads(endpoint, 1) < 2:
+        while answering(folder) < 2:
             statuses.add(get(endpoint, "/predict/tiny", PIXELS)[0])
         first = workers(endpoint)
         os.kill(min(first), signal.SIGKILL)
