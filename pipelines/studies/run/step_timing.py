@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -98,16 +98,22 @@ class TimingTask(Task):
     """Start of the process, in seconds since 1970."""
 
 
-def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
-    """Trains a net for a moment, without writing anything.
+def trainer(config: Config, data_dir: Path | None) -> tuple[Callable[[int], float], int]:
+    """Makes a function that trains a net as a run does, without writing anything.
 
     Args:
         config: configuration of the run.
         data_dir: folder of prepared data; None for the TFDS default.
-        began: start of this process, in seconds since 1970.
+
+    Returns:
+        The function, from a number of executions to the seconds that they take; and the steps of an execution.
 
     Raises:
         UserError: the data is not prepared, or the net cannot be trained on it.
+
+    Example:
+        train, steps = trainer(recipes.get("mnist_dense_10").config, None)
+        milliseconds = 1000 * train(20) / (20 * steps)
     """
     frameworks.load()
     from pipelines.data import batches, catalog, preprocess, sources
@@ -123,17 +129,32 @@ def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
     each = ready.model.steps_per_execution
 
     def train(executions: int) -> float:
-        """Returns the seconds that executions take; `fit` returns when the last one has been computed."""
         steps = executions * each
         data = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
         since = time.perf_counter()
+        # It returns when the last step has been computed.
         ready.model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
         return time.perf_counter() - since
 
+    return train, each
+
+
+def measured(config: Config, data_dir: Path | None, began: float) -> Timing:
+    """Trains a net for a moment, without writing anything.
+
+    Args:
+        config: configuration of the run.
+        data_dir: folder of prepared data; None for the TFDS default.
+        began: start of this process, in seconds since 1970.
+
+    Raises:
+        UserError: the data is not prepared, or the net cannot be trained on it.
+    """
+    train, steps = trainer(config, data_dir)
     train(1)
     start = time.time() - began
     executions = min(MOST, max(1, math.ceil(SECONDS / train(1))))
-    return Timing(start=start, step=train(executions) / (executions * each))
+    return Timing(start=start, step=train(executions) / (executions * steps))
 
 
 def _act(task: TimingTask) -> None:

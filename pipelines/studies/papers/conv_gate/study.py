@@ -1,7 +1,8 @@
 """Plain, residual and highway convolutional nets with equally many parameters, and in equal training time.
 
-Command     highway reproduce conv-gate --schedule short    (learning rates and times of a step, for `nets.NETS`), then
-            highway reproduce conv-gate --schedule full
+Command     highway reproduce conv-gate --schedule full
+            highway reproduce conv-gate --schedule short and python -m benchmarks gate_steps found the learning rates
+            and the times of a step that it uses (`nets.NETS`)
 Net         that of cifar10_modern with less than a third of its channels (192,795 parameters), and its twins without
             gates, widened to as many parameters (193,228)
 Data        CIFAR-10; 5,000 of the training images are held out, and learning rates are chosen on them
@@ -24,10 +25,7 @@ from pipelines.studies.papers.conv_gate import tuning
 from pipelines.studies.papers.conv_gate.nets import EPOCHS, HELD_OUT, NETS, TUNED, WIDTH, TunedNet, arm, equal_time
 
 SEEDS = 3
-NOT_TUNED = (
-    "The learning rates are still the recipe's, and the times of a step those of two cores of a CPU: the short "
-    "schedule, which finds both, has not been run."
-)
+NOT_TUNED = "The learning rates are still the recipe's: the short schedule, which finds them, has not been run."
 
 
 def longer(net: str) -> str:
@@ -68,8 +66,8 @@ def _accuracies(results: Results, condition: str, arms: Mapping[str, str]) -> Ta
         f"Accuracy on test images {condition}, in percent",
         ("net", "parameters", "learning rate", "epochs", "training, s", "accuracy"),
         rows,
-        f"{tables.score_format(rows)}; training: steps times the time of a step under the short schedule, where four "
-        "runs of one net share the machine",
+        f"{tables.score_format(rows)}; training: steps times the time of a step on two cores of a CPU, measured in "
+        "turns with the other nets (`python -m benchmarks gate_steps`)",
     )
 
 

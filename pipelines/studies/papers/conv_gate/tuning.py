@@ -1,10 +1,4 @@
-"""The short schedule of `conv-gate`: the learning rate of each net, chosen on held-out images, and its time of a step.
-
-The runs of one net go together, all nets one after the other, so that each net has the machine to itself and their
-times of a step can be compared:
-
-    highway reproduce conv-gate --schedule short --workers 4 --arms plain-0.1 plain-0.2 plain-0.4 plain-0.8
-"""
+"""The short schedule of `conv-gate`: the learning rate of each net, chosen on held-out images."""
 
 import statistics
 
@@ -14,11 +8,11 @@ from pipelines.studies.framework.figures import Figures
 from pipelines.studies.framework.results import Results
 from pipelines.studies.framework.study import Arm
 from pipelines.studies.framework.tables import MISSING, Table
-from pipelines.studies.papers.conv_gate.nets import EPOCHS, HELD_OUT, NETS, arm, equal_time
+from pipelines.studies.papers.conv_gate.nets import HELD_OUT, NETS, arm
 
 RATES = (0.1, 0.2, 0.4, 0.8)
 SCORE = "val_accuracy"
-LABEL = "short schedule: learning rates and times of a step, one seed"
+LABEL = "short schedule: learning rates, one seed"
 
 
 def tried(net: str, rate: float) -> str:
@@ -40,31 +34,8 @@ def best_rate(results: Results, net: str) -> float | None:
     return max(means, key=means.__getitem__) if means else None
 
 
-def step_time(results: Results, net: str) -> float | None:
-    """Returns the milliseconds of a training step of a net, validation included.
-
-    Args:
-        results: results of the short schedule.
-        net: name of the net.
-
-    Returns:
-        The median over all epochs but the first of a run, which compiles the net; None if no run has a second epoch.
-    """
-    times = [
-        1000 * (row["seconds"] - before["seconds"]) / (row["step"] - before["step"])
-        for rate in RATES
-        for run in results.of(tried(net, rate))
-        for before, row in zip(run.rows, run.rows[1:], strict=False)
-    ]
-    return statistics.median(times) if times else None
-
-
 def make_tables(results: Results) -> list[Table]:
-    """Tabulates the held-out accuracy of each learning rate, and the time of a step."""
-    return [_rates(results), _times(results)]
-
-
-def _rates(results: Results) -> Table:
+    """Tabulates the held-out accuracy of each learning rate."""
     rows = []
     for net in NETS:
         cells = [
@@ -74,29 +45,7 @@ def _rates(results: Results) -> Table:
         rows.append((net, *cells, MISSING if best is None else f"{best:g}"))
     head = ("net", *(f"{rate:g}" for rate in RATES), "best")
     note = f"{tables.score_format(rows)}; after the last epoch"
-    return Table(f"Accuracy on {HELD_OUT:,} held-out images by learning rate, in percent", head, tuple(rows), note)
-
-
-def _times(results: Results) -> Table:
-    times = {net: step_time(results, net) for net in NETS}
-    known = {net: time for net, time in times.items() if time is not None}
-    epochs = equal_time(known) if len(known) == len(NETS) else {}
-    rows = tuple(
-        (
-            net,
-            next((found for rate in RATES if (found := results.parameters(tried(net, rate))) != MISSING), MISSING),
-            f"{known[net]:.2f}" if net in known else MISSING,
-            str(epochs.get(net, MISSING)),
-        )
-        for net in NETS
-    )
-    return Table(
-        "Time of a training step",
-        ("net", "parameters", "milliseconds", "epochs in equal time"),
-        rows,
-        "median over epochs, validation included; comparable if the runs of one net were trained at the same time, and "
-        f"those of another after them. Equal time is that of the slowest net for {EPOCHS} epochs",
-    )
+    return [Table(f"Accuracy on {HELD_OUT:,} held-out images by learning rate, in percent", head, tuple(rows), note)]
 
 
 def draw_figures(results: Results, figures: Figures) -> None:

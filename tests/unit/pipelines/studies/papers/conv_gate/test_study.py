@@ -1,5 +1,6 @@
 """The study itself: its conditions, tables and figures, and that its settings are those of the tuning."""
 
+import csv
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from pipelines.studies.papers.conv_gate.nets import EPOCHS, NETS, TUNED
 from pipelines.studies.papers.conv_gate.study import CONDITIONS, NOT_TUNED, STUDY, make_arms
 from tests.unit.pipelines.studies.papers.conv_gate.conv_gate_runs import made
 
-TUNING = Path(__file__).parents[6] / "docs" / "results" / "conv-gate-short" / "README.md"
+DOCS = Path(__file__).parents[6] / "docs"
+TUNING, STEPS = DOCS / "results" / "conv-gate-short" / "README.md", DOCS / "benchmarks" / "gate_steps.csv"
 
 
 def test_a_net_with_faster_steps_trains_again_for_longer():
@@ -49,14 +51,18 @@ def test_figures_are_drawn_of_any_arms(tmp_path, arms):
     assert [(tmp_path / figure.file).stat().st_size > 5000 for figure in figures.files] == [True, True]
 
 
-def test_learning_rates_and_times_are_those_of_the_published_tuning():
+def test_learning_rates_are_those_of_the_published_tuning():
     assert TUNED == TUNING.exists() == (NOT_TUNED not in STUDY.differs)
     if TUNED:
-        rows = re.findall(r"^\| (\w+) \| (.+) \|$", TUNING.read_text("utf-8"), re.MULTILINE)
-        cells = [(net, found.split(" | ")) for net, found in rows if net in NETS]
-        rates, times = dict(cells[: len(NETS)]), dict(cells[len(NETS) :])
-        published = {net: (float(rates[net][-1]), float(times[net][1])) for net in NETS}
-        assert published == {name: (net.rate, net.step) for name, net in NETS.items()}
+        rows = re.findall(r"^\| (\w+) \| .+ \| (\S+) \|$", TUNING.read_text("utf-8"), re.MULTILINE)
+        rates = {net: float(rate) for net, rate in rows if net in NETS}
+        assert rates == {name: net.rate for name, net in NETS.items()}
+
+
+def test_times_of_a_step_are_those_of_the_published_benchmark():
+    with STEPS.open(newline="") as file:
+        published = {row["contestant"]: float(row["median"]) for row in csv.DictReader(file)}
+    assert published == {name: net.step for name, net in NETS.items()}
 
 
 def test_the_final_runs_at_a_chosen_rate_are_those_of_the_tuning():
