@@ -26,9 +26,9 @@ from serving import stores
 
 PERIOD = 5.0
 """Seconds between two uploads of changed files."""
-LATE = ("run.json", "checkpoint", "oracle.json")
+LATE = ("checkpoint", "run.json", "oracle.json")
 """Files or folders that are uploaded after all others, one after the other, because they state how far a run or a
-search is, and thus what the others hold."""
+search is, and thus what the others hold. A record must not count steps that no checkpoint holds."""
 # The blocks of `synced` that are running.
 _copies: "list[_Sync]" = []
 

@@ -5,17 +5,16 @@ optimizer (momentum, averaged weights, loss scale), the running metrics of the e
 origin. Variables are stored by position, because names repeat and a seed generator has no path.
 
 The file is written to a temporary name, flushed to disk and renamed; the one it replaces is kept as `previous.npz`, in
-case the disk damages the newest. Every array has a checksum, so that damage is noticed.
+case the disk damages the newest.
 """
 
 import io
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -25,10 +24,8 @@ from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 from pipelines.core.files import replacing
 from pipelines.core.run import Run
+from pipelines.training.checkpoint_file import FORMAT, NEWEST, PREVIOUS, read, write
 
-# Format 1 had "progress" in place of a head, and was only written at the end of an epoch.
-FORMAT = 2
-NEWEST, PREVIOUS = "state.npz", "previous.npz"
 Interval = int | Literal["auto"]
 """Steps between two saves, or "auto"."""
 # Share of the elapsed time that "auto" spends on saving. Training slows down for a moment after each save, which costs
@@ -141,7 +138,7 @@ def save(folder: Path, model: keras.Model, progress: Progress, belongs_to: Mappi
     """
     metrics = [variable.numpy() for variable in model.metrics_variables]
     with replacing(folder / NEWEST, before=folder / PREVIOUS) as aside:
-        _write(aside, model, metrics, progress, belongs_to)
+        write(aside, _head(progress, belongs_to), _values(model), metrics)
 
 
 def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> TrainingState | None:
@@ -164,7 +161,7 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
         try:
             # If given a path, numpy leaves an unreadable file open.
             with path.open("rb") as file:
-                head, values, metrics = _read(file)
+                head, values, metrics = read(file)
         except FileNotFoundError:
             continue
         except Exception as error:
@@ -173,7 +170,7 @@ def load(folder: Path, model: keras.Model, belongs_to: Mapping[str, Any]) -> Tra
             continue
         _refuse_others(path, head, belongs_to)
         _refuse_other_metrics(path, metrics, model)
-        _put(path, values, model)
+        _put(values, model, f"the checkpoint {path} is of another net", "Resume with the code that wrote it.")
         if path.name == PREVIOUS:
             # Otherwise the next save would drop the only good state.
             path.replace(folder / NEWEST)
@@ -205,7 +202,7 @@ def to_bytes(model: keras.Model, state: TrainingState) -> bytes:
         state: progress and running metrics.
     """
     file = io.BytesIO()
-    _write(file, model, state.metrics, state.progress, {})
+    write(file, _head(state.progress, {}), _values(model), state.metrics)
     return file.getvalue()
 
 
@@ -216,43 +213,13 @@ def from_bytes(data: bytes, model: keras.Model) -> TrainingState:
         data: the state.
         model: a compiled model like that of the other process.
     """
-    head, values, metrics = _read(io.BytesIO(data))
-    _put("of the first process", values, model)
+    head, values, metrics = read(io.BytesIO(data))
+    _put(values, model, "process 0 trains another net", "Start all processes with the same code.")
     return TrainingState(Progress(**head["progress"]), metrics)
 
 
-def _write(
-    file: Path | BinaryIO,
-    model: keras.Model,
-    metrics: Sequence[np.ndarray],
-    progress: Progress,
-    belongs_to: Mapping[str, Any],
-) -> None:
-    variables = [variable.numpy() for variable in _variables(model)]
-    head = {
-        "format": FORMAT,
-        "belongs_to": belongs_to,
-        "progress": asdict(progress),
-        "variables": len(variables),
-        "metrics": len(metrics),
-    }
-    names = [*_names("variable", len(variables)), *_names("metric", len(metrics))]
-    arrays = dict(zip(names, [*variables, *metrics], strict=True))
-    np.savez(file, allow_pickle=False, head=np.array(json.dumps(head)), **arrays)
-
-
-def _names(kind: str, count: int) -> list[str]:
-    return [f"{kind}-{index:05d}" for index in range(count)]
-
-
-def _read(file: BinaryIO) -> tuple[dict[str, Any], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    with np.load(file, allow_pickle=False) as arrays:
-        if "progress" in arrays.files:
-            return {"format": 1}, (), ()
-        head = json.loads(str(arrays["head"]))
-        # Looked up by name, because the directory at the end of the file has no checksum.
-        values = tuple(arrays[name] for name in _names("variable", head["variables"]))
-        return head, values, tuple(arrays[name] for name in _names("metric", head["metrics"]))
+def _head(progress: Progress, belongs_to: Mapping[str, Any]) -> dict[str, Any]:
+    return {"belongs_to": belongs_to, "progress": asdict(progress)}
 
 
 def _refuse_others(path: Path, head: Mapping[str, Any], belongs_to: Mapping[str, Any]) -> None:
@@ -303,15 +270,15 @@ def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", value
 
 
-def _put(path: Path | str, values: tuple[np.ndarray, ...], model: keras.Model) -> None:
+def _put(values: tuple[np.ndarray, ...], model: keras.Model, fault: str, advice: str) -> None:
     if not model.optimizer.built:
         # An optimizer that is not built has no variables, and would silently lose its momentum.
         model.optimizer.build(model.trainable_variables)
     variables = _variables(model)
     if [value.shape for value in values] != [tuple(variable.shape) for variable in variables]:
         raise UserError(
-            f"the checkpoint {path} is of another net: it holds {len(values)} arrays, and this run's net and "
-            f"optimizer have {len(variables)}, or their shapes differ. Resume with the code that wrote it."
+            f"{fault}: its state has {len(values)} arrays, and those of net and optimizer here are {len(variables)}, "
+            f"or their shapes differ. {advice}"
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
@@ -319,3 +286,7 @@ def _put(path: Path | str, values: tuple[np.ndarray, ...], model: keras.Model) -
 
 def _variables(model: keras.Model) -> list[Any]:
     return [*model.variables, *model.optimizer.variables]
+
+
+def _values(model: keras.Model) -> list[np.ndarray]:
+    return [variable.numpy() for variable in _variables(model)]

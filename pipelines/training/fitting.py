@@ -20,24 +20,23 @@ from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import metrics_file, trackers
 from pipelines.training.callbacks import (
-    CHECKPOINTS,
     STEPS_FILE,
     AveragedGates,
     DivergedError,
     ProbeCallback,
-    SaveRun,
     StepCounter,
     StepCurve,
     StopEarly,
     StopOnNaN,
     ValidateAveraged,
     is_over,
-    record,
 )
-from pipelines.training.checkpoint import PREVIOUS, Interval, SaveTimer, TrainingState
+from pipelines.training.checkpoint import Interval, SaveTimer, TrainingState
+from pipelines.training.checkpoint_file import CHECKPOINTS, PREVIOUS
 from pipelines.training.exchange import Exchange
 from pipelines.training.probe import PROBE_FILE, Probes
 from pipelines.training.progress import TrainingProgress
+from pipelines.training.save_run import SaveRun, record
 from pipelines.training.tensorboard_log import TensorBoardLog
 
 # Number of examples over which mean gates are taken after each epoch.

@@ -5,11 +5,13 @@ import math
 from pathlib import Path
 
 import keras
+from pydantic import ValidationError
 from rich.console import Console
 
 from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.console import counted, say
+from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
 from pipelines.core.ownership import claim
@@ -22,17 +24,18 @@ from pipelines.data.sources import Examples
 from pipelines.data.stream import Stream
 from pipelines.training import checkpoint, devices, fine_tuning, memory, metrics_file
 from pipelines.training.assembly import assemble
-from pipelines.training.callbacks import CHECKPOINTS, STEPS_FILE, is_over, record
+from pipelines.training.callbacks import STEPS_FILE, is_over
 from pipelines.training.checkpoint import TrainingState
+from pipelines.training.checkpoint_file import CHECKPOINTS
 from pipelines.training.fitting import Options, Training, finish
 from pipelines.training.probe import PROBE_FILE, cut
 from pipelines.training.rebuild import (
     rebuilt,
-    refuse_other_configuration,
-    refuse_other_versions,
     refuse_resuming,
+    refuse_unequal_process,
     say_other_devices,
 )
+from pipelines.training.save_run import record
 
 __all__ = ["Options", "follow", "resume", "start"]
 
@@ -165,11 +168,9 @@ def follow(config: Config | None, path: Path, options: Options) -> Run:
     assert options.exchange, "without an exchange, nobody leads"
     # Before it waits: data at a URL are downloaded by all processes at the same time.
     here = config and own.resolved(config, options.data_dir, options.console)
-    led = _Led.model_validate_json(options.exchange.share())
+    led = _led(options.exchange.share())
     run = Run(path, led.config, led.record, writes=False)
-    if here is not None:
-        refuse_other_configuration(here, run.config)
-    refuse_other_versions(run)
+    refuse_unequal_process(here, run)
     net, model = rebuilt(run, options)
     state = checkpoint.from_bytes(options.exchange.share(), model)
     model.steps_per_execution = math.gcd(model.steps_per_execution, state.progress.step)
@@ -184,6 +185,17 @@ class _Led(Frozen):
 
     config: Config
     record: Record
+    """Its record, with the versions of this process, not those at the start of the run."""
+
+
+def _led(message: bytes) -> _Led:
+    try:
+        return _Led.model_validate_json(message)
+    except ValidationError as error:
+        raise UserError(
+            "process 0 has sent a record of its run that this process cannot read, so it has another version of "
+            "highway-keras. Install the same version for all processes."
+        ) from error
 
 
 def _share(config: Config, known: Record, model: keras.Model, state: TrainingState, options: Options) -> None:
@@ -192,7 +204,8 @@ def _share(config: Config, known: Record, model: keras.Model, state: TrainingSta
     The second message is sent once they have compared the first one with their own configuration and data.
     """
     if options.exchange:
-        options.exchange.share(_Led(config=config, record=known).model_dump_json().encode())
+        led = _Led(config=config, record=known.model_copy(update={"versions": environment.versions()}))
+        options.exchange.share(led.model_dump_json().encode())
         options.exchange.share(checkpoint.to_bytes(model, state))
 
 

@@ -1,6 +1,8 @@
-"""Checks that this process can resume a run, and rebuilds the run's net."""
+"""Checks that this process can resume a run, or train it along with process 0, and rebuilds the run's net."""
 
 import dataclasses
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import keras
 
@@ -17,8 +19,12 @@ from pipelines.training.fitting import Options
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy
 
-# Packages whose versions do not affect the remaining steps, because their results are stored in the run.
+# Packages of which a run may be resumed with another version: it stores the fitted preprocessing.
 INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
+# The same for processes that train together. Python's version changes nothing: weights and seeds come from process 0,
+# and prepared data of one's own are named by a digest. But each process fits the preprocessing with NumPy, whose sums
+# other versions may round differently, and reads examples in the order of TFDS, which decides who trains on which.
+INDIFFERENT_TOGETHER = {"python"}
 
 
 def refuse_resuming(run: Run) -> None:
@@ -47,39 +53,65 @@ def refuse_resuming(run: Run) -> None:
 
 def refuse_other_versions(run: Run) -> None:
     """Raises a `UserError` if a package has another version than at the start of a run."""
-    now = environment.versions()
     indifferent = INDIFFERENT if run.record.backend == "jax" else {*INDIFFERENT, "jax"}
-    for name, before in run.record.versions.items():
-        build = environment.build_here(name, now)
-        here = now.get(build)
-        if name not in indifferent and here != before:
-            raise UserError(
-                f"{run.path} was started with {name} {before}, and this is {here or 'without it'}: the result "
-                f"would no longer be bit-identical. Install {build}=={before}, or start a new run."
-            )
+    if other := _other_version(run.record.versions, indifferent):
+        raise UserError(
+            f"{run.path} was started with {other.name} {other.wanted}, and this is {other.here or 'without it'}: the "
+            f"result would no longer be bit-identical. Install {other.build}=={other.wanted}, or start a new run."
+        )
 
 
-def refuse_other_configuration(here: Config, led: Config) -> None:
-    """Raises a `UserError` if a process has another configuration than the one that leads its run.
+def refuse_unequal_process(config: Config | None, run: Run) -> None:
+    """Refuses to train along with process 0 in other circumstances.
 
     Args:
-        here: the configuration of this process.
-        led: configuration of the run.
+        config: the configuration that this process was started with; None accepts any.
+        run: the run, with the versions of process 0 at present.
+
+    Raises:
+        UserError: configuration or a version differ.
     """
-    mine = flat(here)
-    for name, value in flat(led).items():
+    mine = flat(config or run.config)
+    for name, value in flat(run.config).items():
         if mine.get(name) != value:
             raise UserError(
-                f"this process was started with {name} {mine.get(name)}, and the one that leads the run with {value}. "
-                "Start all processes with the same command."
+                f"this process was started with {name} {mine.get(name)}, and process 0 with {value}. Start all "
+                "processes with the same command."
             )
+    if other := _other_version(run.record.versions, INDIFFERENT_TOGETHER):
+        raise UserError(
+            f"this process has {f'{other.name} {other.here}' if other.here else f'no {other.name}'}, and process 0 has "
+            f"{other.wanted}: they would compute different numbers. Install {other.build}=={other.wanted} here, or the "
+            "same version for all processes."
+        )
+
+
+class _OtherVersion(NamedTuple):
+    """A package whose version differs."""
+
+    name: str
+    wanted: str
+    here: str | None
+    """Version of this process; None if the package is missing."""
+    build: str
+    """Name under which it is, or should be, installed here."""
+
+
+def _other_version(wanted: Mapping[str, str], indifferent: Collection[str]) -> _OtherVersion | None:
+    """Returns the first package whose version here is not the wanted one."""
+    now = environment.versions()
+    for name, version in wanted.items():
+        build = environment.build_here(name, now)
+        if name not in indifferent and now.get(build) != version:
+            return _OtherVersion(name, version, now.get(build), build)
+    return None
 
 
 def rebuilt(run: Run, options: Options) -> tuple[keras.Model, keras.Model]:
     """Builds the net of a run, with initial weights.
 
     Args:
-        run: the run.
+        run: the run; if this process does not write it, messages are about process 0, which does.
         options: folder of data, and devices.
 
     Returns:
@@ -95,9 +127,15 @@ def rebuilt(run: Run, options: Options) -> tuple[keras.Model, keras.Model]:
     if differing := [name for name in DataRecord.model_fields if getattr(found, name) != getattr(known, name)]:
         # The message shows these three.
         others = "" if {*differing} & {"name", "version", "counts"} else f" and another {differing[0]}"
+        there = f"{known.name} {known.version} with {known.counts}"
+        here = f"{info.name} {info.version} with {info.counts}"
+        if not run.writes:
+            raise UserError(
+                f"process 0 trains on {there}, but this process finds {here}{others}. Point its --data-dir at the "
+                "former."
+            )
         raise UserError(
-            f"{run.path} was trained on {known.name} {known.version} with {known.counts}, but the data found is "
-            f"{info.name} {info.version} with {info.counts}{others}. Point --data-dir at the former."
+            f"{run.path} was trained on {there}, but the data found is {here}{others}. Point --data-dir at the former."
         )
     devices.check(config, options.devices)
     precision: Policy = run.record.precision.policy

@@ -17,8 +17,9 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import FILES, Run, locked, open_run
 from pipelines.data import sources
 from pipelines.training import launch, metrics_file
-from pipelines.training.callbacks import CHECKPOINTS, ResetWatchdog
+from pipelines.training.callbacks import ResetWatchdog
 from pipelines.training.checkpoint import Interval
+from pipelines.training.checkpoint_file import CHECKPOINTS
 from pipelines.training.fine_tuning import INITIAL
 from pipelines.training.net import plain_loss
 from pipelines.tuning.search_state import Objective

@@ -230,8 +230,8 @@ def test_a_process_with_another_configuration_ends_all_before_anything_is_writte
     output, errors = ended(follower, 2)
     assert (besides_waiting(output), errors) == (
         "",
-        "highway train: error: this process was started with epochs 11, and the one that leads the run with 10. Start "
-        "all processes with the same command.\n",
+        "highway train: error: this process was started with epochs 11, and process 0 with 10. Start all processes "
+        "with the same command.\n",
     )
     output, errors = ended(leader, 75)
     assert (besides_waiting(output), errors) == (

@@ -16,6 +16,7 @@ from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, StepSchedule, TrapezoidSchedule
 from pipelines.training import checkpoint, figures, metrics_file
+from pipelines.training.checkpoint_file import saved_step
 from pipelines.training.train import resume, train
 from tests.interrupted import at, copied
 from tests.killed_run import differences
@@ -131,7 +132,8 @@ def test_two_runs_are_bit_identical(interrupted, tmp_path):
 )
 def test_a_run_killed_at_any_step_ends_as_if_uninterrupted(interrupted, step, before):
     whole, path = interrupted(step, before)
-    assert runs.open_run(path).record.state == "running"
+    record = runs.open_run(path).record
+    assert (record.state, record.step <= saved_step(path)) == ("running", True)
     assert not (path / "model.keras").exists()
     resume_run(path)
     assert differences(whole, path) == []

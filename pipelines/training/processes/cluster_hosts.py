@@ -25,6 +25,7 @@ from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
 from pipelines.core.run import BUSY, Record, resuming
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
+from pipelines.training.checkpoint_file import saved_step
 from pipelines.training.processes.host import DIED, HostTask, train_together
 
 SETTLE = 25.0
@@ -76,7 +77,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         task = task.model_copy(update={"folder": task.folder.absolute()})
     run, data_dir = task.place, task.data_dir and task.data_dir.expanduser().absolute()
     again = resuming(run, task.again)
-    losses, step = 0, _step(task)
+    losses, saved = 0, saved_step(run)
     try:
         with (
             ExitStack() as locked,
@@ -94,8 +95,10 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                 console,
                 output,
             ):
-                losses, before, step = losses + 1, step, _step(task)
-                losses = 1 if step > before else losses
+                # The end of an epoch is no progress, as the run goes back to its last checkpoint. Nor is a checkpoint
+                # of a step that was saved before, for example because the disk damages all of them.
+                before, saved = saved, max(saved, saved_step(run))
+                losses = 1 if saved > before else losses + 1
                 if losses == LOSSES:
                     reason = "" if lost == LOST else f" ({lost})"
                     raise LostHostError(
@@ -105,7 +108,8 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
                     )
                 say(
                     console,
-                    f"a node or its process was lost after step {step:,}; the run goes on from its last checkpoint",
+                    f"a node or its process was lost after step {_step(task):,}; the run goes on from its last "
+                    "checkpoint",
                 )
                 if (run / "run.json").exists():
                     task = task.model_copy(update={"config": None})

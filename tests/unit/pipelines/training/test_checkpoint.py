@@ -6,8 +6,8 @@ import pytest
 
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD
-from pipelines.training import checkpoint, optimizers
-from pipelines.training.checkpoint import SHARE, Progress, SaveTimer
+from pipelines.training import checkpoint, checkpoint_file, optimizers
+from pipelines.training.checkpoint import SHARE, Progress, SaveTimer, TrainingState
 from tests.toy_data import toy_config
 
 RUN = {"configuration": {"recipe": "a", "seed": 0}}
@@ -113,11 +113,19 @@ def test_no_changed_byte_goes_unnoticed(tmp_path):
     assert seen > 12
 
 
+def test_a_process_that_builds_another_net_than_process_0_is_refused():
+    state = checkpoint.to_bytes(model(units=5), TrainingState())
+    with pytest.raises(
+        UserError, match=r"^process 0 trains another net: its state has .* Start all processes with the"
+    ):
+        checkpoint.from_bytes(state, model(units=3))
+
+
 def test_the_state_of_another_net_is_refused_and_nothing_changed(tmp_path):
     checkpoint.save(tmp_path, model(units=5), Progress(), RUN)
     made = model(units=3)
     before = made.get_weights()
-    with pytest.raises(UserError, match="is of another net"):
+    with pytest.raises(UserError, match=r"state\.npz is of another net: its state has .* Resume with the code that"):
         checkpoint.load(tmp_path, made, RUN)
     for weight, expected in zip(made.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, expected)
@@ -157,7 +165,7 @@ def test_another_format_is_refused_by_name(tmp_path, monkeypatch):
     np.savez(tmp_path / "state.npz", progress=np.array("{}"))
     with pytest.raises(UserError, match=r"has format 1, and this version .* reads 2"):
         checkpoint.load(tmp_path, model(), RUN)
-    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    monkeypatch.setattr(checkpoint_file, "FORMAT", 3)
     saved(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(UserError, match=r"has format 3, and this version .* reads 2"):

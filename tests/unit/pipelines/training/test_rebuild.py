@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import keras
 import pytest
 from rich.console import Console
 
 from pipelines.core import environment
+from pipelines.core import run as runs
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import flat
 from pipelines.core.optimizers import Adam
@@ -92,29 +94,35 @@ def test_a_finished_run_is_refused_with_a_command_that_can_be_pasted():
         rebuild.refuse_resuming(run)
 
 
+def led_run(**fields):
+    """A run as a process that follows has it."""
+    record = SimpleNamespace(backend="jax", versions=fields.pop("versions", environment.versions()))
+    return SimpleNamespace(config=toy_config(**fields), record=record, path="runs/demo", writes=False)
+
+
 def test_a_process_whose_configuration_differs_in_any_field_is_refused():
-    led = toy_config()
-    rebuild.refuse_other_configuration(toy_config(), led)
-    for name, value in flat(led).items():
+    run = led_run()
+    rebuild.refuse_unequal_process(toy_config(), run)
+    for name, value in flat(run.config).items():
         with pytest.raises(UserError) as refused:
-            rebuild.refuse_other_configuration(changed(led, name, "another"), led)
+            rebuild.refuse_unequal_process(changed(run.config, name, "another"), run)
         assert str(refused.value) == (
-            f"this process was started with {name} another, and the one that leads the run with {value}. Start all "
-            "processes with the same command."
+            f"this process was started with {name} another, and process 0 with {value}. Start all processes with the "
+            "same command."
         )
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seed": 1, "epochs": 3}, "with epochs 3, and the one that leads the run with 2. "),
+        ({"seed": 1, "epochs": 3}, "with epochs 3, and process 0 with 2. "),
         # These optimizers have different fields.
-        ({"optimizer": Adam()}, "with optimizer.name adam, and the one that leads the run with sgd. "),
+        ({"optimizer": Adam()}, "with optimizer.name adam, and process 0 with sgd. "),
     ],
 )
 def test_the_first_difference_between_configurations_is_named(changes, said):
     with pytest.raises(UserError, match=said):
-        rebuild.refuse_other_configuration(toy_config(**changes), toy_config())
+        rebuild.refuse_unequal_process(toy_config(**changes), led_run())
 
 
 @pytest.mark.parametrize("package", ["python", *environment.PACKAGES])
@@ -127,6 +135,50 @@ def test_other_versions_of_packages_that_affect_the_steps_are_refused(monkeypatc
     else:
         with pytest.raises(UserError, match=f"runs/demo was started with {package} 1.0, and this is 2.0: "):
             rebuild.refuse_other_versions(run)
+
+
+@pytest.mark.parametrize("package", environment.PACKAGES)
+def test_processes_that_train_together_need_the_same_version_of_each_package(monkeypatch, package):
+    here = dict.fromkeys(("python", *environment.PACKAGES), "1.0")
+    del here["tensorflow-cpu"]
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: here)
+    installed = "tensorflow" if package == "tensorflow-cpu" else package
+    with pytest.raises(UserError) as refused:
+        rebuild.refuse_unequal_process(None, led_run(versions={**here, package: "2.0"}))
+    assert str(refused.value) == (
+        f"this process has {package} 1.0, and process 0 has 2.0: they would compute different numbers. Install "
+        f"{installed}==2.0 here, or the same version for all processes."
+    )
+    del here[installed]
+    with pytest.raises(UserError, match=f"this process has no {package}, and process 0 has 2.0: "):
+        rebuild.refuse_unequal_process(None, led_run(versions={**here, package: "2.0"}))
+
+
+def test_processes_that_train_together_may_differ_in_python_and_in_the_build_of_tensorflow(monkeypatch):
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: {"python": "3.12.0", "tensorflow": "2.21.0"})
+    rebuild.refuse_unequal_process(None, led_run(versions={"python": "3.11.0", "tensorflow-cpu": "2.21.0"}))
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_process_0_passes_on_its_present_versions(monkeypatch, tmp_path, resumes):
+    # It may have resumed a run of another version of NumPy.
+    ToyData().install(monkeypatch)
+    sent, path, now = [], tmp_path / "run", environment.versions()
+    monkeypatch.setattr(launch, "_starts", lambda *_: ())
+
+    def share(message):
+        sent.append(json.loads(message))
+        raise AgreedError
+
+    options = launch.Options(None, Console(file=io.StringIO()), exchange=SimpleNamespace(share=share))
+    if resumes:
+        before = {"data": DATA, "versions": {**now, "numpy": "1.0"}, "backend": keras.backend.backend()}
+        runs.create(path, toy_config(), RECORD.model_copy(update=before))
+    with pytest.raises(AgreedError):
+        launch.resume(path, options) if resumes else launch.start(toy_config(), path, options)
+    assert [led["record"]["versions"] for led in sent] == [now]
+    if resumes:
+        assert runs.open_run(path).record.versions["numpy"] == "1.0"
 
 
 @pytest.mark.parametrize(
@@ -145,10 +197,11 @@ def test_a_process_with_other_data_than_the_one_that_leads_is_refused(follow, ch
     led = DATA.model_copy(update=changes)
     with pytest.raises(UserError) as refused:
         follow(toy_config(), toy_config(), RECORD.model_copy(update={"data": led}))
-    before, _, found = str(refused.value).partition(", but the data found is toy 1.0.0 with {")
-    assert before.endswith(f"was trained on {led.name} {led.version} with {led.counts}")
+    before, _, found = str(refused.value).partition(", but this process finds toy 1.0.0 with {")
+    assert before == f"process 0 trains on {led.name} {led.version} with {led.counts}"
     (name,) = changes
-    assert (f"}} and another {name}. Point --data-dir" in found) is (name not in {"name", "version", "counts"})
+    another = "" if name in {"name", "version", "counts"} else f" and another {name}"
+    assert found.endswith(f"}}{another}. Point its --data-dir at the former.")
 
 
 def test_a_process_compares_configuration_versions_and_data_before_it_asks_for_the_state(follow):
@@ -161,9 +214,16 @@ def test_a_process_compares_configuration_versions_and_data_before_it_asks_for_t
 
     other_data = same.model_copy(update={"data": DATA.model_copy(update={"version": "2.0.0"})})
     both = other_data.model_copy(update={"versions": {"keras": "1.0"}})
-    with pytest.raises(UserError, match="with epochs 2, and the one that leads the run with 3"):
+    with pytest.raises(UserError, match="with epochs 2, and process 0 with 3"):
         follow(toy_config(), toy_config(epochs=3), both)
-    with pytest.raises(UserError, match=r"was started with keras 1\.0, and this is "):
+    with pytest.raises(UserError, match=r"this process has keras .*, and process 0 has 1\.0: "):
         follow(toy_config(), toy_config(), both)
-    with pytest.raises(UserError, match=r"was trained on toy 2\.0\.0 with "):
+    with pytest.raises(UserError, match=r"process 0 trains on toy 2\.0\.0 with "):
         follow(toy_config(), toy_config(), other_data)
+
+
+def test_a_record_that_cannot_be_read_is_of_another_version(tmp_path):
+    exchange = SimpleNamespace(share=lambda: b'{"config": {}, "record": {}, "other": 1}')
+    options = launch.Options(None, Console(file=io.StringIO()), exchange=exchange)
+    with pytest.raises(UserError, match=r"cannot read, so it has another version of highway-keras\. Install the same"):
+        launch.follow(None, tmp_path / "run", options)

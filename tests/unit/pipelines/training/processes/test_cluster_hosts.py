@@ -16,11 +16,15 @@ from pipelines.core import files
 from pipelines.core.cluster_executor import Node
 from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.executor import Outcome
-from pipelines.core.files import file_lock
+from pipelines.core.files import file_lock, replacing
+from pipelines.core.run import create
+from pipelines.training import checkpoint_file
+from pipelines.training.checkpoint_file import CHECKPOINTS, NEWEST
 from pipelines.training.processes import cluster_hosts
 from pipelines.training.processes.cluster_hosts import train_on_cluster
 from pipelines.training.processes.host import HostTask
 from pipelines.verbs import train as train_verb
+from tests.toy_data import RECORD, toy_config
 
 LOST = {"error": "it lost its process", "lost": True}
 
@@ -77,8 +81,9 @@ def train(monkeypatch, tmp_path):
     """A function that trains with a script, and returns it with the printed lines."""
     monkeypatch.setattr(cluster_hosts, "SETTLE", 0.1)
     monkeypatch.setattr(cluster_hosts, "RESETTLE", 0.1)
-    steps = iter(range(0, 10_000, 10))
+    steps, saved = itertools.count(10, 10), itertools.count(0, 10)
     monkeypatch.setattr(cluster_hosts, "_step", lambda task: next(steps))
+    monkeypatch.setattr(cluster_hosts, "saved_step", lambda run: next(saved))
 
     def run(attempts, *, nodes=(2,), hosts=2, least=None, busy=(), **fields):
         script, output = Script(attempts, nodes, busy), io.StringIO()
@@ -129,7 +134,7 @@ def test_a_process_that_is_killed_is_named_and_replaced(train):
 
 
 def test_kills_without_a_checkpoint_end_the_run(train, monkeypatch):
-    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    monkeypatch.setattr(cluster_hosts, "saved_step", lambda run: 7)
     with pytest.raises(LostHostError, match="lost 3 times in a row before a checkpoint"):
         train([[OTHER_LOST, {"result": "process 1 on b was killed by SIGKILL"}]] * 3)
 
@@ -262,13 +267,41 @@ def test_nodes_that_are_busy_are_no_missing_ones(train):
 
 
 def test_losses_without_a_checkpoint_end_the_run(train, monkeypatch):
-    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    monkeypatch.setattr(cluster_hosts, "saved_step", lambda run: 7)
     with pytest.raises(LostHostError, match=r"lost 3 times in a row before a checkpoint. Repeat .* --resume"):
         train([[LOST, OTHER_LOST]] * 3)
 
 
+@pytest.mark.parametrize(
+    # Steps in run.json and in the newest checkpoint at the end of each attempt.
+    ("attempts", "begun"),
+    [
+        # Every other attempt ends an epoch, and the next one goes back to the start.
+        ([(10, 0), (0, 0)] * 3, 3),
+        # A checkpoint that was lost is saved again.
+        ([(7, 7), (6, 6)] * 3, 3),
+        ([(10, 0), (10, 7), (10, 7), (10, 8), (10, 8), (10, 8)], 6),
+    ],
+)
+def test_only_checkpoints_of_further_steps_are_progress(train, monkeypatch, tmp_path, attempts, begun):
+    run, train_once, ends = create(tmp_path / "run", toy_config(), RECORD), cluster_hosts._train, iter(attempts)
+
+    def train_on(*words):
+        recorded, saved = next(ends)
+        run.update(step=recorded)
+        with replacing(run.path / CHECKPOINTS / NEWEST) as aside:
+            checkpoint_file.write(aside, {"progress": {"step": saved}}, [], [])
+        return train_once(*words)
+
+    monkeypatch.setattr(cluster_hosts, "saved_step", checkpoint_file.saved_step)
+    monkeypatch.setattr(cluster_hosts, "_train", train_on)
+    with pytest.raises(LostHostError, match="lost 3 times in a row before a checkpoint"):
+        train([[LOST, OTHER_LOST]] * 6)
+    assert len([*ends]) == len(attempts) - begun
+
+
 def test_a_run_is_given_up_with_the_last_reason(train, monkeypatch):
-    monkeypatch.setattr(cluster_hosts, "_step", lambda task: 7)
+    monkeypatch.setattr(cluster_hosts, "saved_step", lambda run: 7)
     waited = "process 0 of 2 has waited 300 s for the others at 10.0.0.0:1234"
     with pytest.raises(LostHostError, match=rf"in a row before a checkpoint \({waited}\)\. Repeat .* --resume"):
         train([[{"result": waited}, OTHER_LOST]] * 3)
