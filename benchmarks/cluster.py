@@ -1,9 +1,9 @@
 """Two hosts of one core relative to one, and a Ray cluster on this machine: its start, tasks, predictions and losses.
 
 Nodes of the cluster are groups of processes on this machine, with Ray's own settings. Bulk prediction by tasks with a
-core each is compared with the threads of one process on as many cores: once everything runs, and from the start of the
-command on a running cluster. A node is killed while two train a run; the row has the time until the other one has
-trained a new step.
+core each is compared with the threads of one process on as many cores and with one thread on one core, once everything
+runs; and with the command alone, from its start, on a running cluster. A node is killed while two train a run; the row
+has the time until the other one has trained a new step.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ DIGITS, PHOTOGRAPHS = 4000, 500
 TASKS = 200
 START_COST, TASKS_COST, TURN_COST, COMMAND_COST, LOSS_COST, PACKAGED_COST = 8.0, 25.0, 8.0, 15.0, 70.0, 15.0
 PROGRAM = (sys.executable, "-m", "pipelines")
-THREADS, ON_CLUSTER = "threads of one process", "tasks on a cluster"
+ONE, THREADS, ON_CLUSTER = "one thread on one core", "threads of one process", "tasks on a cluster"
 # Which may hand over to processes of its own.
 COMMAND = "the command alone"
 LOST = re.compile(r"lost after step ([\d,]+)")
@@ -69,7 +69,7 @@ def cost(session: Session) -> float:
     """Estimates how many seconds `run` takes."""
     if session.quick:
         return 0.0
-    predicting = 2 * (START_COST + (1 + PREDICTIONS) * TURN_COST + COMMANDS * COMMAND_COST)
+    predicting = 3 * (START_COST + (1 + PREDICTIONS) * TURN_COST) + 2 * COMMANDS * COMMAND_COST
     predicting += 2 * PACKAGED_COST
     others = hosts.COST + STARTS * START_COST + serving.EXPORT_COST + TASKS_COST + LOSSES * LOSS_COST
     return others + predicting
@@ -117,24 +117,29 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
     grey = [encoded(one, 28, "PNG") for one in digits[..., 0]]
     images = _written(session.folder / "images", grey, IMAGES)
     template = Row("cluster", unit="images/s", data=f"{name}, {IMAGES:,} PNG files, mnist_dense_50")
-    task = {"what": "job", "model": str(version), "images": [str(images)], "folder": str(session.folder)}
-    here = Contestant(THREADS, "batch_inference", "project")
+    task = {"what": "threads", "model": str(version), "images": [str(images)], "folder": str(session.folder)}
     with ExitStack() as running:
-        workers = {THREADS: running.enter_context(Worker(here, json.dumps(task), session.folder))}
+        workers = {
+            name: running.enter_context(
+                Worker(Contestant(name, "batch_inference", "project"), json.dumps(task | more), session.folder)
+            )
+            for name, more in ((THREADS, {}), (ONE, {"core": environment.available()[0]}))
+        }
         workers[ON_CLUSTER] = running.enter_context(
             joined(cluster, ON_CLUSTER, "batch_inference", task | {"address": cluster.address}, session.folder)
         )
         # The first turn starts processes.
         for one in workers.values():
             session.ask(one, 1, "cluster: prediction")
-        session.spent(2 * (START_COST + TURN_COST), "cluster: prediction, warm")
+        session.spent(3 * (START_COST + TURN_COST), "cluster: prediction, warm")
 
         def turn(way: str) -> float | None:
             answer = session.ask(workers[way], 1, "cluster: prediction")
             return IMAGES / answer.seconds if answer else None
 
         warm = replace(template, measure="bulk prediction, with everything running")
-        yield from _alternating(session, warm, turn, PREDICTIONS, TURN_COST)
+        ways = {THREADS: False, ONE: True, ON_CLUSTER: True}
+        yield from _alternating(session, warm, turn, ways, rounds=PREDICTIONS, each=TURN_COST)
 
     def command(way: str) -> float | None:
         out = session.folder / "command.parquet"
@@ -149,7 +154,8 @@ def _predictions(session: Session, cluster: LocalCluster, version: Path) -> Iter
         return IMAGES / seconds
 
     cold = replace(template, measure="bulk prediction, from the start of the command")
-    yield from _alternating(session, cold, command, COMMANDS, COMMAND_COST, alone=COMMAND)
+    ways = {COMMAND: False, ON_CLUSTER: True}
+    yield from _alternating(session, cold, command, ways, rounds=COMMANDS, each=COMMAND_COST)
     noise = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
     coloured = [encoded(one, 32, "PNG") for one in noise]
     for net, contents, count in (("mnist", grey, DIGITS), ("cifar10", coloured, PHOTOGRAPHS)):
@@ -160,28 +166,26 @@ def _alternating(
     session: Session,
     template: Row,
     turn: Callable[[str], float | None],
+    ours: Mapping[str, bool],
+    *,
     rounds: int,
     each: float,
-    *,
-    alone: str = THREADS,
 ) -> list[Row]:
-    ways = {
-        alone: Contestant(alone, ""),
-        ON_CLUSTER: Contestant(ON_CLUSTER, "", ours=True),
-    }
+    """Measures ways in turn, some of them relative to the others: to those that are not ours."""
+    ways = {way: Contestant(way, "", ours=is_ours) for way, is_ours in ours.items()}
     found: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds):
         for way in list(ways)[:: -1 if number % 2 else 1]:
             time.sleep(PAUSE)
             if (value := turn(way)) is not None:
                 found[way].append(value)
-        session.spent(2 * each, f"cluster: {template.measure}, round {number + 1}")
+        session.spent(len(ways) * each, f"cluster: {template.measure}, round {number + 1}")
     return session.rows(template, found, ways)
 
 
 def _packaged(session: Session, net: str, images: Path, count: int) -> Iterator[Row]:
     """Measures how many images a net of the package predicts in threads."""
-    task = {"what": "job", "model": net, "images": [str(images)]}
+    task = {"what": "threads", "model": net, "images": [str(images)]}
     contestant = Contestant(THREADS, "batch_inference", "project")
     with Worker(contestant, json.dumps(task | {"folder": str(session.folder)}), session.folder) as worker:
         answers = [session.ask(worker, 1, f"cluster: {net}") for _ in range(3)]

@@ -125,10 +125,10 @@ def read(path: Path, side: int = SIDE, grey: bool = False) -> np.ndarray:
     Example:
         rgba = read(Path("seven.jpg"))
     """
-    if path.is_dir():
-        raise ImageError(f"{path} is a folder. Name the images in it, for example {path}/*.png.")
     try:
         return decode(path.read_bytes(), str(path), side=side, grey=grey)
+    except IsADirectoryError:
+        raise ImageError(f"{path} is a folder. Name the images in it, for example {path}/*.png.") from None
     except FileNotFoundError:
         raise ImageError(f"there is no file {path}.") from None
     except OSError as error:

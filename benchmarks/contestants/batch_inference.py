@@ -1,10 +1,11 @@
 """Batch inference by `highway predict --out`, here or on a cluster, or by decoding and `InferenceSession.run` alone.
 
-The task names the method, the model, the images, a folder to write to, and the batch size of the bare loop or the
-address of the cluster.
+The task names the method ("job"; "threads", where no processes take over; or "bare"), the model, the images, a folder
+to write to, and the batch size of the bare loop, the address of the cluster, or the only core to use.
 """
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -16,8 +17,10 @@ from rich.console import Console
 from benchmarks.worker import Train, serve
 from pipelines.core import environment
 from pipelines.core.cluster_executor import ClusterExecutor
+from pipelines.core.executor import Executor
 from pipelines.inference.inputs import Listing, sources
 from pipelines.inference.job import PredictionJob, run
+from pipelines.training.processes.local_executor import LocalExecutor
 from serving import image_files
 from serving.manifest import PROBABILITIES
 from serving.model import Model, open_model
@@ -26,6 +29,8 @@ from serving.model import Model, open_model
 def start(task: str) -> Train:
     """Opens the model; see `benchmarks.worker`."""
     settings = json.loads(task)
+    if "core" in settings:
+        os.sched_setaffinity(0, {settings["core"]})
     model = Path(settings["model"])
     work = _bare(model, settings) if settings["what"] == "bare" else _job(model, settings, settings.get("address"))
 
@@ -51,17 +56,23 @@ class _KeptExecutor(ClusterExecutor):
 
 
 def _job(model: Path, settings: dict[str, Any], address: str | None) -> Any:
-    out = Path(settings["folder"]) / f"predictions-{'cluster' if address else 'here'}.parquet"
+    out = Path(settings["folder"]) / f"predictions-{os.getpid()}.parquet"
+    processes = _processes if settings["what"] == "job" and not address else None
     executor = _KeptExecutor(address, print, fresh=0) if address else None
     job = PredictionJob(model, tuple(settings["images"]), out, 3)
 
     def once() -> float:
-        done = run(job, Console(file=StringIO()), executor)
+        done = run(job, Console(file=StringIO()), executor, processes)
         out.unlink()
         assert not done.unreadable, "all images are readable"
         return float(done.images)
 
     return once
+
+
+def _processes(folder: Path) -> Executor:
+    """Makes the processes of `highway predict`."""
+    return LocalExecutor(folder, environment.cores(), print, trains=False)
 
 
 def _bare(folder: Path, settings: dict[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import Executor
 from pipelines.core.url import Location
 from pipelines.inference import inputs, part_tasks, stored_model
-from pipelines.inference.net_inputs import batches, converter
+from pipelines.inference.net_inputs import BATCH, batches, converter
 from pipelines.inference.part_files import SUFFIX
 from pipelines.inference.part_tasks import ImagePart, part_model, predict_part
 from pipelines.inference.parts import GROUP, Parts, files, open_parts
@@ -38,9 +38,9 @@ from serving.model import Model, open_model
 INTERVAL = 30.0
 # Batches per thread that are in progress or waiting.
 AHEAD = 3
-# Seconds after which processes take over from threads, and those that threads would still need. Processes take a few
-# seconds to start.
-SOON, LONG = 5.0, 20.0
+# Seconds after which processes may take over from threads, and those that their start costs, in which nothing is
+# predicted.
+SOON, START = 1.0, 1.0
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -96,7 +96,7 @@ def run(
         console: where to print progress.
         executor: opened here, to predict on other machines; None predicts on this one, in threads of this process.
         processes: makes an executor of processes of this machine, given a folder for their logs, which take over from
-            threads if many image files are left; None leaves all to threads.
+            threads if that ends sooner; None leaves all to threads.
 
     Returns:
         The result.
@@ -235,26 +235,47 @@ def _predict_here(
     builder: RowBuilder,
     writer: "Writer",
 ) -> None:
-    """Predicts in threads, which start at once, and then, if that would take long, in processes, which share no GIL.
+    """Predicts in threads, which start at once, and then in processes, which share no GIL, if that ends sooner.
 
-    No process takes over at an archive: on few cores, sending its images to processes takes as long as it saves.
+    Processes receive the images of an archive only if these are small: large ones would take much memory, and are
+    decoded without the GIL anyway.
     """
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
 
     def first() -> Iterator[tuple[int, list[inputs.Fetched]]]:
         taken = 0
         for row, batch in found:
             yield row, batch
             taken += len(batch)
-            seconds = time.monotonic() - started
-            take_long = writer.progress.left(row + len(batch)) * seconds > LONG * taken
-            if seconds >= SOON and take_long and not any(isinstance(image.content, bytes) for image in batch):
+            if (seconds := time.monotonic() - started) < SOON:
+                continue
+            left = writer.progress.left(row + len(batch)) / taken * seconds
+            are_small = len(batch) == BATCH or not any(isinstance(image.content, bytes) for image in batch)
+            if are_small and processes_pay(seconds, time.process_time() - used, left):
                 return
 
     _predict(first(), builder, writer)
     if following := next(found, None):
         with tempfile.TemporaryDirectory(prefix="highway-") as folder:
             _predict_parts(processes(Path(folder)), chain([following], found), job, builder, writer)
+
+
+def processes_pay(seconds: float, used: float, left: float) -> bool:
+    """Returns whether threads would waste more time on waiting for the GIL than processes take to start.
+
+    While they wait, cores are idle. Two threads on small images use three quarters of two cores, or less, and much of
+    that to hand the GIL over.
+
+    Args:
+        seconds: time that threads have taken so far.
+        used: processor time in it.
+        left: time that they would still take; 0 while it is unknown.
+
+    Example:
+        processes_pay(1.0, 1.46, 8.0)  # True on two cores
+    """
+    idle = 1 - used / (environment.cores() * seconds)
+    return left > 0 and idle * left > START
 
 
 def _predict_parts(

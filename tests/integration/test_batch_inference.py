@@ -20,12 +20,12 @@ from tests import tiny_model
 
 ROOT = Path(__file__).parents[2]
 COUNT = 4_000
-# Small parts, of which it writes many per second.
+# Small parts, of which threads write many per second; on a busy machine, processes would take over.
 PROGRAM = """
 import sys
 from pipelines.verbs.cli import main
 from pipelines.inference import job
-job.GROUP = 128
+job.GROUP, job.SOON = 128, float("inf")
 sys.exit(main(sys.argv[1:]))
 """
 # Processes take over at once, and predict parts of 128 images, each after a pause.
@@ -34,7 +34,7 @@ import sys
 from pipelines.inference import job, part_tasks
 from pipelines.verbs.cli import main
 from tests.cluster_tasks import predict_slowly
-job.SOON = job.LONG = 0.0
+job.SOON, job.START = 0.0, -float("inf")
 part_tasks.LEAST, job.predict_part = 128, predict_slowly
 sys.exit(main(sys.argv[1:]))
 """

@@ -1,6 +1,7 @@
 """Parts of a job as tasks, which any process may perform, in any order."""
 
 import io
+import math
 import tarfile
 from contextlib import suppress
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_the_file_equals_that_of_one_process(job, folder, tmp_path):
 def processes(monkeypatch):
     """A function that makes an executor in place of processes, which take over after the first batch; it is kept."""
     monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "LONG", 0.0)
+    monkeypatch.setattr(jobs, "START", -math.inf)
     monkeypatch.setattr(jobs.environment, "cores", lambda: 2)
     monkeypatch.setattr(jobs.JobProgress, "left", lambda _, row: 30 - row)
 
@@ -85,30 +86,55 @@ def processes(monkeypatch):
     return make
 
 
-def test_processes_take_over_from_threads(job, tmp_path, processes):
-    run(job(out="alone.parquet"), QUIET)
-    done = run(job(), QUIET, processes=processes)
+@pytest.fixture(params=["folder", "archive"])
+def words(request, folder, monkeypatch):
+    """Small images, for which processes can take over."""
+    if request.param == "folder":
+        return [folder]
+    # They are recognized by a full batch.
+    monkeypatch.setattr(jobs, "BATCH", 4)
+    return [packed(folder)]
+
+
+def test_processes_take_over_from_threads(job, tmp_path, processes, words):
+    run(job(*words, out="alone.parquet"), QUIET)
+    done = run(job(*words), QUIET, processes=processes)
     assert (done.images, done.resumed) == (30, 0)
     ((logs, executor),) = processes.made
     assert executor.keys == ["00000004", "00000012", "00000020", "00000028"]
     assert not logs.exists()
     assert pq.read_table(job().out).equals(pq.read_table(tmp_path / "alone.parquet"))
-    assert names(tmp_path) == ["alone.parquet", "images", "out.parquet"]
+    assert {*names(tmp_path)} - {"a.tar"} == {"alone.parquet", "images", "out.parquet"}
 
 
-@pytest.mark.parametrize("reason", ["short", "uncounted", "archive", "core"])
+def packed(folder):
+    """Writes an archive of the images in a folder, and returns its path."""
+    with tarfile.open(folder.parent / "a.tar", "w") as archive:
+        for path in sorted(folder.rglob("*.png")):
+            archive.add(path)
+    return folder.parent / "a.tar"
+
+
+@pytest.mark.parametrize(
+    ("used", "left", "pay"),
+    [(1.5, 8.0, True), (1.5, 2.0, False), (1.9, 8.0, False), (1.9, 25.0, True), (1.5, 0, False)],
+)
+def test_processes_pay_if_threads_leave_cores_idle_for_longer_than_their_start(monkeypatch, used, left, pay):
+    monkeypatch.setattr(jobs.environment, "cores", lambda: 2)
+    assert jobs.processes_pay(1.0, used, left) == pay
+
+
+@pytest.mark.parametrize("reason", ["short", "uncounted", "large images of an archive", "core"])
 def test_threads_keep_what_processes_would_not_save(job, folder, processes, monkeypatch, reason):
     words = [folder]
     if reason == "short":
-        monkeypatch.setattr(jobs, "LONG", 1e9)
+        monkeypatch.setattr(jobs, "START", math.inf)
     elif reason == "uncounted":
         monkeypatch.setattr(jobs.JobProgress, "left", lambda *_: 0)
     elif reason == "core":
         monkeypatch.setattr(jobs.environment, "cores", lambda: 1)
     else:
-        words = [folder.parent / "a.tar"]
-        with tarfile.open(words[0], "w") as archive:
-            archive.add(folder, "in")
+        words = [packed(folder)]
     assert run(job(*words), QUIET, processes=processes).images == 30
     assert processes.made == []
 
