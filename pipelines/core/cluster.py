@@ -74,6 +74,9 @@ def connect(address: str) -> Any:
             f"Stop it, copy a token (`ray get-auth-token --generate`) to all nodes, and start them with "
             f"{MODE}={TOKEN}. {GUIDE}"
         )
+    if not _runs_ray():
+        # Ray would wait for 20 s.
+        raise _outsider(head)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with hushed():
@@ -156,6 +159,13 @@ def _head(address: str) -> str:
     return head
 
 
+def _runs_ray() -> bool:
+    """Returns whether a node of any cluster runs on this machine."""
+    from ray._private import services
+
+    return bool(services.find_node_ids())
+
+
 def _malformed(address: str) -> UserError:
     return UserError(f"--cluster must be HOST:PORT or {AUTO}. Received: {address}.")
 
@@ -214,8 +224,12 @@ def _is_loopback(head: str) -> bool:
 def _refusal(head: str, error: Exception) -> UserError:
     text = " ".join(" ".join(str(link) for link in chain(error)).split())
     if "No node info found" in text:
-        return UserError(
-            f"this machine is not a node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
-            "--num-cpus=0 if it is to run no tasks."
-        )
+        return _outsider(head)
     return UserError(f"the cluster at {head} cannot be used: {text}")
+
+
+def _outsider(head: str) -> UserError:
+    return UserError(
+        f"this machine is not a node of the cluster at {head}. Start Ray on it: `ray start --address={head}`, with "
+        "--num-cpus=0 if it is to run no tasks."
+    )

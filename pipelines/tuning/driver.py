@@ -78,7 +78,7 @@ def drive(
     # A node of a cluster may have another working directory.
     folder, data_dir = search.folder.absolute(), data_dir and data_dir.expanduser().absolute()
     # The oracle is not asked again before a trial has ended.
-    asking, paths = True, dict[str, Path]()
+    asking, running = True, dict[str, tuple[str, Path]]()
     while not search.over and not (ends and time.time() > ends):
         update()
         # Asked even if there is no trial to start: it raises an error if the running ones have no machine left.
@@ -87,20 +87,23 @@ def drive(
             proposal = search.ask()
             asking = proposal is not None
             if proposal:
-                paths[proposal.number] = path = folder / "trials" / proposal.root
+                path = folder / "trials" / proposal.root
                 task = TrialTask(
                     search.plan, proposal.values, proposal.epochs, place_of(path), data_dir, search.objective
                 )
-                executor.submit(proposal.number, task, run)
+                # As in the table: messages about lost processes name the trial.
+                key = f"trial {proposal.number}"
+                running[key] = proposal.number, path
+                executor.submit(key, task, run)
         for outcome in executor.finished(POLL):
             asking = True
-            path = paths.pop(outcome.key)
+            number, path = running.pop(outcome.key)
             if place_of(path) != path:
                 refresh(path)
             if outcome.error is None:
-                search.tell(outcome.key, outcome.result)
+                search.tell(number, outcome.result)
             else:
-                search.fail(outcome.key, outcome.error)
+                search.fail(number, outcome.error)
                 trials.shed(path)
     if search.over:
         # Hyperband has stopped most trials before their last epoch, with what they needed to continue.

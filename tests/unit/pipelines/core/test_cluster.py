@@ -57,6 +57,7 @@ def ray(monkeypatch, tmp_path):
     module.init, module.shutdown = init, lambda: None
     monkeypatch.setitem(sys.modules, "ray", module)
     monkeypatch.setattr(cluster, "_head", lambda address: address)
+    monkeypatch.setattr(cluster, "_runs_ray", lambda: True)
     for name in (*cluster.SETTINGS, "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         # Set first, so that what the code sets is undone.
         monkeypatch.setenv(name, "")
@@ -205,6 +206,13 @@ def test_a_machine_outside_of_the_cluster_is_named(ray):
     ray.error = RuntimeError("No node info found matching attributes: '' when trying to resolve node")
     with head(None) as address, pytest.raises(UserError, match=f"ray start --address={address}"):
         cluster.connect(address)
+
+
+def test_a_machine_without_ray_is_named_at_once(ray, monkeypatch):
+    monkeypatch.setattr(cluster, "_runs_ray", lambda: False)
+    with head(None) as address, pytest.raises(UserError, match=f"ray start --address={address}"):
+        cluster.connect(address)
+    assert ray.addresses == []
 
 
 def test_ray_sends_no_statistics_and_leaves_the_signals_alone(ray):
