@@ -160,7 +160,7 @@ def write_parts(
             if group is None:
                 more = False
             else:
-                executor.submit(f"{group[0]:08}", make(*group), write)
+                executor.submit(f"part {group[0]:08}", make(*group), write)
                 running += 1
         for outcome in executor.finished(POLL):
             running -= 1

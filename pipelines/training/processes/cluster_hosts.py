@@ -32,6 +32,8 @@ SETTLE = 25.0
 """Seconds to wait for nodes that are missing."""
 RESETTLE = 15.0
 """The same after a loss, if there are enough nodes without them."""
+NOTICE = 3.0
+"""Seconds until it is said that nodes are missing."""
 POLL = 0.5
 """Seconds to wait for the end of a process before its output is shown."""
 LOG_POLL = 3.0
@@ -91,7 +93,13 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
             while lost := _train(
                 task,
                 executor,
-                _fitting(_nodes(executor, hosts, fewest, RESETTLE if losses else SETTLE), hosts, fewest, task, console),
+                _fitting(
+                    _nodes(executor, hosts, fewest, RESETTLE if losses else SETTLE, console),
+                    hosts,
+                    fewest,
+                    task,
+                    console,
+                ),
                 console,
                 output,
             ):
@@ -182,7 +190,7 @@ class _Output:
             return file.read()
 
 
-def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float) -> dict[Node, str]:
+def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float, console: Console) -> dict[Node, str]:
     """Waits for nodes, and returns those to use, each with a free address.
 
     They are asked, because Ray lists a dead node for some seconds.
@@ -192,11 +200,18 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float) -
         hosts: number of nodes to wait for.
         least: number of nodes that suffice.
         patience: seconds after which `least` nodes suffice; with fewer, `SETTLE` is waited.
+        console: where to say that nodes are missing.
     """
     asked: dict[str, Node] = {}
     found: dict[Node, str] = {}
-    started = time.monotonic()
-    while len(found) < hosts and time.monotonic() - started < (SETTLE if len(found) < least else patience):
+    started, told = time.monotonic(), False
+    while len(found) < hosts:
+        waited, limit = time.monotonic() - started, SETTLE if len(found) < least else patience
+        if waited >= limit:
+            break
+        if waited > NOTICE and not told:
+            say(console, f"{len(found)} of {hosts} nodes take tasks; waiting up to {limit:.0f} s for the others")
+            told = True
         for node in executor.nodes():
             if node.id not in asked:
                 asked[node.id] = node
@@ -297,7 +312,8 @@ def train_as_host(process: HostProcess) -> str:
     assert task.log
     if not task.log.exists():
         raise UserError(
-            f"there is no folder {task.place.parent} on {socket.gethostname()}. All nodes must see the run's folder."
+            f"{task.place.parent} on {socket.gethostname()} is missing, or is not the folder of the machine that runs the "
+            "command. All nodes must see the run's folder."
         )
     os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
     errors = io.StringIO()

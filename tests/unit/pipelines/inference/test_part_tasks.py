@@ -64,7 +64,7 @@ def test_the_file_equals_that_of_one_process(job, folder, tmp_path):
     alone, executor = run(job(*words, out="alone.parquet"), QUIET), Shuffled()
     done = run(job(*words), QUIET, executor)
     assert (done.images, done.unreadable, done.resumed) == (alone.images, 2, 0)
-    assert executor.keys == [f"{first:08}" for first in range(0, alone.images, 8)]
+    assert executor.keys == [f"part {first:08}" for first in range(0, alone.images, 8)]
     assert pq.read_table(job().out).equals(pq.read_table(tmp_path / "alone.parquet"))
     assert names(tmp_path) == ["a.tar.gz", "alone.parquet", "images", "out.parquet"]
 
@@ -101,7 +101,7 @@ def test_processes_take_over_from_threads(job, tmp_path, processes, words):
     done = run(job(*words), QUIET, processes=processes)
     assert (done.images, done.resumed) == (30, 0)
     ((logs, executor),) = processes.made
-    assert executor.keys == ["00000004", "00000012", "00000020", "00000028"]
+    assert executor.keys == ["part 00000004", "part 00000012", "part 00000020", "part 00000028"]
     assert not logs.exists()
     assert pq.read_table(job().out).equals(pq.read_table(tmp_path / "alone.parquet"))
     assert {*names(tmp_path)} - {"a.tar"} == {"alone.parquet", "images", "out.parquet"}

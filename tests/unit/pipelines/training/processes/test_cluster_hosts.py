@@ -206,9 +206,9 @@ def test_fewer_nodes_suffice_if_allowed(train):
 def test_missing_nodes_are_waited_for_less_long_after_a_loss(train, monkeypatch):
     waits, nodes = [], cluster_hosts._nodes
 
-    def waiting(executor, hosts, least, patience):
+    def waiting(executor, hosts, least, patience, console):
         waits.append(patience)
-        return nodes(executor, hosts, least, patience)
+        return nodes(executor, hosts, least, patience, console)
 
     monkeypatch.setattr(cluster_hosts, "_nodes", waiting)
     monkeypatch.setattr(cluster_hosts, "RESETTLE", 0.05)
@@ -219,13 +219,16 @@ def test_missing_nodes_are_waited_for_less_long_after_a_loss(train, monkeypatch)
 @pytest.mark.parametrize(("least", "seconds"), [(1, 15), (2, 25)])
 def test_with_enough_nodes_the_wait_is_shorter(monkeypatch, least, seconds):
     # Each look at the clock takes a second.
-    clock = itertools.count()
+    clock, lines = itertools.count(), []
     monkeypatch.setattr(cluster_hosts, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(cluster_hosts, "say", lambda _, line: lines.append(line))
     try:
-        cluster_hosts._nodes(Script([], [1]), 2, least, 15)
+        cluster_hosts._nodes(Script([], [1]), 2, least, 15, None)
     except UserError:
         assert least == 2
     assert next(clock) - 1 == seconds
+    # Nobody waits that long without a word.
+    assert lines == [f"1 of 2 nodes take tasks; waiting up to {seconds} s for the others"]
 
 
 @pytest.mark.parametrize(
@@ -358,5 +361,5 @@ def test_the_end_of_a_process(tmp_path, monkeypatch, end, expected):
 def test_a_node_without_the_folder_is_named(tmp_path):
     task = HostTask(folder=tmp_path / "run", data_dir=None, config=None, log=tmp_path / "other" / "log")
     process = cluster_hosts.HostProcess(task, SimpleNamespace(address="a:1", count=2, index=1, leads=False))
-    with pytest.raises(UserError, match=f"there is no folder {tmp_path} on"):
+    with pytest.raises(UserError, match=f"{tmp_path} on .* is missing, or is not the folder of"):
         cluster_hosts.train_as_host(process)
