@@ -312,8 +312,8 @@ def train_as_host(process: HostProcess) -> str:
     assert task.log
     if not task.log.exists():
         raise UserError(
-            f"{task.place.parent} on {socket.gethostname()} is missing, or is not the folder of the machine that runs the "
-            "command. All nodes must see the run's folder."
+            f"{task.place.parent} on {socket.gethostname()} is missing, or is not the folder of the machine that runs "
+            "the command. All nodes must see the run's folder."
         )
     os.environ.update({ADDRESSES: hosts.address, COUNT: str(hosts.count), INDEX: str(hosts.index)})
     errors = io.StringIO()
