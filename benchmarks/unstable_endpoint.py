@@ -135,8 +135,11 @@ class Repository:
 
 
 def copied(name: str, models: Path) -> Path:
-    """Copies a net of the package into a repository, and returns its version."""
-    return Path(shutil.copytree(repository.find(Path(name)), models / name / "1"))
+    """Copies a net of the package into a repository unless it is there, and returns its version."""
+    version = models / name / "1"
+    if not version.exists():
+        shutil.copytree(repository.find(Path(name)), version)
+    return version
 
 
 def edit(version: Path, change: Callable[[dict[str, Any]], object]) -> None:

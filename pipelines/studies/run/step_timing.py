@@ -113,7 +113,7 @@ def trainer(config: Config, data_dir: Path | None) -> tuple[Callable[[int], floa
 
     Example:
         train, steps = trainer(recipes.get("mnist_dense_10").config, None)
-        milliseconds = 1000 * train(20) / (20 * steps)
+        seconds = train(20) / (20 * steps)
     """
     frameworks.load()
     from pipelines.data import batches, catalog, preprocess, sources

@@ -33,7 +33,7 @@ SETTLE = 25.0
 RESETTLE = 15.0
 """The same after a loss, if there are enough nodes without them."""
 NOTICE = 3.0
-"""Seconds until it is said that nodes are missing."""
+"""Seconds until a line says that nodes are missing."""
 POLL = 0.5
 """Seconds to wait for the end of a process before its output is shown."""
 LOG_POLL = 3.0
