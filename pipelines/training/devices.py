@@ -71,7 +71,7 @@ def check(config: Config, asked: int | None) -> None:
         pairs = ", with an even number of images each to mix" if unit > each * hosts else ""
         raise UserError(
             f"a batch of {config.batch_size} cannot be divided evenly among {among}{pairs}. Choose --batch-size "
-            f"{nearest}; or, to resume a run, whose batch size is fixed, another number of processes or devices."
+            f"{nearest}. To resume a run, whose batch size is fixed, choose another number of processes or devices."
         )
 
 
