@@ -121,7 +121,9 @@ def test_the_tutorial_on_own_images(serve, tmp_path, monkeypatch, capsys):
     assert "test images right" in said
     assert "highway serve models" in said
     run = open_run(tmp_path / "runs" / "shapes")
-    assert (run.config.epochs, run.config.image_fit, run.record.state) == (3, "pad", "finished")
+    # As many as this machine has time for.
+    assert f"{run.config.epochs} epochs of about" in said
+    assert (run.config.image_fit, run.record.state) == ("pad", "finished")
     content = manifest.read(tmp_path / "models" / "shapes" / "1")
     assert (content.labels, content.pictures) == (tuple(names["SIDES"]), "padded")
     assert content.temperature > 0
