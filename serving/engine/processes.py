@@ -168,13 +168,14 @@ class Offload:
 
 class _Process:
     def __init__(self) -> None:
-        # In its own session, Ctrl-C does not reach it.
+        # Ctrl-C does not reach its group. Not a session of its own: Linux shares the processor among sessions first, so
+        # its nice value would count within that one only.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(sys.path, __package__, os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=memory.in_huge_pages(os.environ),
-            start_new_session=True,
+            process_group=0,
         )
         self.new = True
         self._between = True

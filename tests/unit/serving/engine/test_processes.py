@@ -55,6 +55,14 @@ def test_an_error_does_not_keep_its_arguments_alive():
         children.close()
 
 
+def test_a_process_has_a_group_of_its_own_in_the_same_session():
+    # Ctrl-C goes to a group, and nice values count within a session.
+    children = ChildProcesses()
+    assert children.call(os.getpgid, 0) != os.getpgid(0)
+    assert children.call(os.getsid, 0) == os.getsid(0)
+    children.close()
+
+
 def test_a_killed_process_is_replaced(offload):
     async def killed():
         first = await offload.run(os.getpid)
