@@ -305,7 +305,7 @@ def soak(versions: Sequence[Path], images: np.ndarray, seconds: float) -> Soak:
     repository, tally, ended = Repository(versions), Tally(), threading.Event()
     endpoint = Endpoint(repository.root, repository.root.with_name("endpoint.log"))
     endpoint.start()
-    start = largest = endpoint.memory()
+    start = endpoint.memory()
     threads = [
         *(
             threading.Thread(target=ask, args=(endpoint, given, repository.bad, tally, ended))
@@ -316,15 +316,7 @@ def soak(versions: Sequence[Path], images: np.ndarray, seconds: float) -> Soak:
         threading.Thread(target=_attack_by_grpc, args=(endpoint, images, tally, ended)),
         threading.Thread(target=_disturb, args=(endpoint, repository, tally, ended, seconds)),
     ]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        largest = max(largest, endpoint.memory())
-        time.sleep(0.2)
-    ended.set()
-    for thread in threads:
-        thread.join()
+    largest = max(start, memory.largest_under(threads, ended, seconds, endpoint.memory, pause=0.2))
     status = endpoint.stop()
     tally.add("ends", f"exit status {status}" if status else "")
     _judge(endpoint, tally)

@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -195,12 +195,32 @@ def _saturated(running: Running, port: int, batches: Mapping[str, np.ndarray], *
     threads = [threading.Thread(target=_send, args=(address, requests, number, ended)) for number in range(clients)] + [
         threading.Thread(target=_call, args=(port, number, batches, ended)) for number in range(clients)
     ]
+    return largest_under(threads, ended, seconds, running.memory, pause=0.02)
+
+
+def largest_under(
+    threads: Sequence[threading.Thread],
+    ended: threading.Event,
+    seconds: float,
+    memory: Callable[[], int],
+    *,
+    pause: float,
+) -> int:
+    """Runs clients for a time, and returns the largest memory meanwhile.
+
+    Args:
+        threads: the clients, which end with the event.
+        ended: set after the time.
+        seconds: the time.
+        memory: returns the memory at present.
+        pause: seconds between two looks at it.
+    """
     for thread in threads:
         thread.start()
     largest, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
-        largest = max(largest, running.memory())
-        time.sleep(0.02)
+        largest = max(largest, memory())
+        time.sleep(pause)
     ended.set()
     for thread in threads:
         thread.join()

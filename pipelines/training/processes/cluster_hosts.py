@@ -204,14 +204,14 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float, c
     """
     asked: dict[str, Node] = {}
     found: dict[Node, str] = {}
-    started, told = time.monotonic(), False
+    started, reported = time.monotonic(), False
     while len(found) < hosts:
         waited, limit = time.monotonic() - started, SETTLE if len(found) < least else patience
         if waited >= limit:
             break
-        if waited > NOTICE and not told:
+        if waited > NOTICE and not reported:
             say(console, f"{len(found)} of {hosts} nodes take tasks; waiting up to {limit:.0f} s for the others")
-            told = True
+            reported = True
         for node in executor.nodes():
             if node.id not in asked:
                 asked[node.id] = node

@@ -58,7 +58,7 @@ def test_two_models_and_a_table_of_files_fit(page, image_files):
     page.until("return document.querySelector('#other .verdict b')?.textContent === '3'")
     open_all(page)
     assert broken(page) == {}
-    # The names of the files can be told apart.
+    # No two file names look alike.
     link = "const one = document.querySelector('#batch .link'); return [one.scrollWidth, one.clientWidth]"
     page.emulate(SIZES[0])
     shown, wide = page.driver.execute_script(link)
