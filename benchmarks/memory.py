@@ -139,10 +139,15 @@ def _measured(models: Path, images: np.ndarray, session: Session) -> dict[str, i
         for reader in readers:
             reader.kill()
         sizes |= _readers(endpoint, send, batches)
+        sizes["refused gRPC messages of 8 MiB in the endpoint"] = _refusing(endpoint, port, 2 * threads)
         sizes["everything at once, at most"] = _saturated(running, port, batches, quick=session.quick)
         sizes["everything at once, bound"] = bound(start, NETS, Settings(models), with_grpc=True)
-    if sizes["everything at once, at most"] > sizes["everything at once, bound"]:
-        session.disagreements.append(f"memory: {sizes} exceeds its bound")
+    for measure, most in (
+        ("everything at once, at most", sizes["everything at once, bound"]),
+        ("refused gRPC messages of 8 MiB in the endpoint", calls.ARRIVING * MESSAGE),
+    ):
+        if sizes[measure] > most:
+            session.disagreements.append(f"memory: {measure}: {sizes[measure]:,} bytes exceed the bound of {most:,}")
     return sizes
 
 
@@ -174,6 +179,13 @@ def _readers(endpoint: psutil.Process, send: Callable[..., None], batches: Mappi
 
 def _json(**content: object) -> bytes:
     return json.dumps(content).encode()
+
+
+def _refusing(endpoint: psutil.Process, port: int, clients: int) -> int:
+    """Returns what the endpoint takes while it refuses long messages: little, if each is freed at once."""
+    before, ended = endpoint.memory_info().rss, threading.Event()
+    threads = [threading.Thread(target=_call, args=(port, number, {}, ended)) for number in range(clients)]
+    return largest_under(threads, ended, 2.0, lambda: int(endpoint.memory_info().rss), pause=0.02) - before
 
 
 def _saturated(running: Running, port: int, batches: Mapping[str, np.ndarray], *, quick: bool) -> int:

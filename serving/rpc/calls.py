@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import grpc
@@ -15,6 +15,7 @@ from serving.engine.backends import ServedVersion
 from serving.engine.processes import COPIED, SMALL
 from serving.errors import BusyError, RequestError, SlowError
 from serving.messages.protobuf import bulk_bytes
+from serving.requests.access import Denial
 from serving.requests.endpoint_parts import EndpointParts
 from serving.requests.records import RequestRecord
 from serving.requests.refusals import kind_of, refusal
@@ -46,6 +47,8 @@ class GrpcCall:
 
     served: ServedVersion | None = None
     """The requested version, once it has been found."""
+    size: int = 0
+    """Bytes of its message, once it has arrived."""
 
     def found(self, served: ServedVersion) -> ServedVersion:
         """Records the requested version, and returns it."""
@@ -110,8 +113,11 @@ class CallLimits:
         if not self.by_address[address]:
             del self.by_address[address]
 
-    async def read(self, messages: AsyncIterator[bytes]) -> bytes:
+    async def read(self, context: Any) -> bytes:
         """Returns the message of a call.
+
+        From its context: the iterator that gRPC passes to a method, once used, refers to itself and to the message
+        until garbage is collected.
 
         At most `ARRIVING` are accepted at a time. Each call that has to wait gives one of them, the oldest without it,
         a limit of `HURRY` seconds; those that begin while others wait have it from the start. Slow clients thus cannot
@@ -133,25 +139,26 @@ class CallLimits:
                 finally:
                     self._waiting -= 1
                 try:
-                    return await self._read_in_turn(messages)
+                    return await self._read_in_turn(context)
                 finally:
                     self._arriving.release()
         except TimeoutError:
             raise SlowError(f"the message did not come within {self.body:g} s.") from None
-        except StopAsyncIteration:
-            raise RequestError("the call has no message.") from None
 
-    async def _read_in_turn(self, messages: AsyncIterator[bytes]) -> bytes:
+    async def _read_in_turn(self, context: Any) -> bytes:
         turn = asyncio.timeout(HURRY if self._waiting else None)
         if not self._waiting:
             self._unhurried[turn] = asyncio.get_running_loop().time()
         try:
             async with turn:
-                return await anext(messages)
+                message = await context.read()
         except TimeoutError:
             raise SlowError(f"the message took longer than {HURRY:g} s while others were waiting.") from None
         finally:
             self._unhurried.pop(turn, None)
+        if message is grpc.aio.EOF:
+            raise RequestError("the call has no message.")
+        return cast(bytes, message)
 
 
 def handler(
@@ -167,41 +174,43 @@ def handler(
         is_open: whether it answers without a key.
     """
 
-    async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
+    async def answer(_: object, context: Any) -> bytes:
         call, status, access, headers = GrpcCall(), 499, parts.access, _headers(context)
         # Later, the connection may be gone.
         client, _ = client_of(context.peer())
-        record, size = access.begin(headers), 0
+        record = access.begin(headers)
         access.enter()
         try:
-            if denial := access.deny(headers, record, is_open=is_open):
-                status = denial.status
-                record.refuse(denial.kind, denial.reason)
-                await context.abort(CODES[status], denial.reason, _trailers(record, denial.after or 0.0))
-            limits.begin(context)
-            with access.tracing.use(record.trace):
-                body = await limits.read(messages)
-                size = len(body)
-                access.count(size, size)
-                response = await method(call, body)
+            denial = access.deny(headers, record, is_open=is_open)
+            response = denial or await respond(call, record, context)
+            if isinstance(response, Denial):
+                status = response.status
+                record.refuse(response.kind, response.reason)
+                # An aborted call keeps this frame, and so no message may be in it, until garbage is collected.
+                await context.abort(CODES[status], response.reason, _trailers(record, response.after or 0.0))
+                raise AssertionError
             status = 200
             context.set_trailing_metadata(_trailers(record, 0.0))
             limits.answered(context, len(response))
             return response
-        except grpc.aio.AbortError:
-            raise
         except asyncio.CancelledError:
             record.refuse("disconnected", "the call was cancelled.")
             raise
-        except Exception as error:
-            status, message, after = refusal(error)
-            record.refuse(kind_of(error), message)
-            # This raises an error of its own.
-            await context.abort(CODES[status], message, _trailers(record, after))
-            raise
         finally:
             record.served = call.served
-            access.leave(record, size, method="POST", path=path, route=path, status=status, client=client)
+            access.leave(record, call.size, method="POST", path=path, route=path, status=status, client=client)
+
+    async def respond(call: GrpcCall, record: RequestRecord, context: Any) -> bytes | Denial:
+        try:
+            limits.begin(context)
+            with parts.access.tracing.use(record.trace):
+                body = await limits.read(context)
+                call.size = len(body)
+                parts.access.count(call.size, call.size)
+                return await method(call, body)
+        except Exception as error:
+            status, message, after = refusal(error)
+            return Denial(status, kind_of(error), message, after)
 
     # The client sends one message, and gRPC would wait for it without a limit.
     return grpc.stream_unary_rpc_method_handler(answer)

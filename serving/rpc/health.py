@@ -5,8 +5,7 @@ The one of `grpcio-health-checking` waits for a request, and for the end of `Wat
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
@@ -70,39 +69,44 @@ class Health:
             while clock() < due and settings.draining.is_set() == was_draining:
                 await asyncio.sleep(TICK)
 
-    async def _check(self, messages: AsyncIterator[bytes], context: Any) -> bytes:
-        async with self._requested(messages, context) as name:
-            if name not in self._statuses:
-                await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
-            response = _response(self._statuses[name])
-            self._limits.answered(context, len(response))
-            return response
+    async def _check(self, _: object, context: Any) -> bytes:
+        name = await self._requested(context)
+        if name not in self._statuses:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
+        response = _response(self._statuses[name])
+        self._limits.answered(context, len(response))
+        return response
 
-    async def _watch(self, messages: AsyncIterator[bytes], context: Any) -> None:
-        async with self._requested(messages, context) as name:
-            last = None
-            while not self._about.settings.closing.is_set():
-                if (status := self._statuses.get(name, HealthCheckResponse.SERVICE_UNKNOWN)) != last:
-                    last = status
-                    await context.write(_response(status))
-                await asyncio.sleep(TICK)
-            await context.write(_response(HealthCheckResponse.NOT_SERVING))
+    async def _watch(self, _: object, context: Any) -> None:
+        name, last = await self._requested(context), None
+        while not self._about.settings.closing.is_set():
+            if (status := self._statuses.get(name, HealthCheckResponse.SERVICE_UNKNOWN)) != last:
+                last = status
+                await context.write(_response(status))
+            await asyncio.sleep(TICK)
+        await context.write(_response(HealthCheckResponse.NOT_SERVING))
 
-    @asynccontextmanager
-    async def _requested(self, messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[str]:
-        """Yields the name in a request."""
+    async def _requested(self, context: Any) -> str:
+        """Returns the name in a request, or aborts the call."""
         try:
             self._limits.begin(context)
-            request = await self._limits.read(messages)
-            if len(request) > SMALL:
-                # A watch keeps its name.
-                raise DecodeError
-            yield HealthCheckRequest.FromString(request).service
+            return _name(await self._limits.read(context))
         except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest.")
+            code, message = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest."
         except ServingError as error:
             status, message, _ = refusal(error)
-            await context.abort(CODES[status], message)
+            code = CODES[status]
+        # Not while an error is handled: an aborted call would keep it, and with it the message, until garbage is
+        # collected.
+        await context.abort(code, message)
+        raise AssertionError
+
+
+def _name(request: bytes) -> str:
+    # A watch keeps its name.
+    if len(request) > SMALL:
+        raise DecodeError
+    return HealthCheckRequest.FromString(request).service
 
 
 def _response(status: int) -> bytes:
