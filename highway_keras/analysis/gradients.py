@@ -35,8 +35,8 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
         ":2", ":3" and so on.
 
     Raises:
-        ValueError: if `x` is empty, labels do not fit the outputs, or it is ambiguous whether the outputs are logits or
-            probabilities.
+        ValueError: if `x` is empty, every example is masked or ignored, labels do not fit the outputs, or it is
+            ambiguous whether the outputs are logits or probabilities.
 
     Example:
         for layer, norms in gradient_norms(model, images, labels).items():
@@ -45,7 +45,9 @@ def gradient_norms(model: keras.Model, x: Any, y: Any, scores: ScoreSpec = None)
     if not count_of((x, y)):
         raise ValueError("There is nothing to measure: x contains no examples.")
     chosen = scorer(model, trace(model, x)[1], scores)
-    values = _gradients(model, x, chosen.labels(y), chosen)
+    values, count = _gradients(model, x, chosen.labels(y), chosen)
+    if not ops.convert_to_numpy(count):
+        raise ValueError("There is nothing to measure: every example is masked or ignored.")
     gradients = {
         id(variable): ops.convert_to_numpy(value)
         for variable, value in zip(model.trainable_variables, values, strict=True)
@@ -142,23 +144,26 @@ def _name_within(layer: keras.layers.Layer, variable: Any) -> str:
     return path.removeprefix("/")
 
 
-def _mean_loss(y: Any, outputs: Any, chosen: Scorer) -> Any:
+def _mean_loss(y: Any, outputs: Any, chosen: Scorer) -> tuple[Any, Any]:
+    """Returns the mean loss, and the number of examples, or steps, that count in it; without any, the mean is NaN."""
     loss, mask = ops.cast(chosen.scores(y, outputs)["loss"], "float32"), output_mask(outputs)
-    return ops.sum(example_sums(loss, mask)) / ops.sum(example_sums(chosen.counted(y, loss), mask))
+    count = ops.sum(example_sums(chosen.counted(y, loss), mask))
+    return ops.sum(example_sums(loss, mask)) / count, count
 
 
-def _gradients(model: keras.Model, x: Any, y: Any, chosen: Scorer) -> list[Any]:
-    """Returns the gradients of the mean loss with respect to the trainable variables."""
+def _gradients(model: keras.Model, x: Any, y: Any, chosen: Scorer) -> tuple[list[Any], Any]:
+    """Returns the gradients of the mean loss with respect to the trainable variables, and the number behind it."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         @tf.function(autograph=False)
-        def gradients(x: Any, y: Any) -> list[Any]:
+        def gradients(x: Any, y: Any) -> tuple[list[Any], Any]:
             with tf.GradientTape() as tape:
-                loss = _mean_loss(y, model(x, training=False), chosen)
+                loss, count = _mean_loss(y, model(x, training=False), chosen)
             variables = [variable.value for variable in model.trainable_variables]
             values = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            return [tf.convert_to_tensor(gradient) for gradient in values]  # An embedding's gradient is sparse.
+            # An embedding's gradient is sparse.
+            return [tf.convert_to_tensor(gradient) for gradient in values], count
 
         return gradients(x, y)
     if keras.backend.backend() == "torch":
@@ -167,13 +172,13 @@ def _gradients(model: keras.Model, x: Any, y: Any, chosen: Scorer) -> list[Any]:
         variables = [variable.value for variable in model.trainable_variables]
         y = keras.tree.map_structure(ops.convert_to_tensor, y)
         with torch.enable_grad():
-            total = _mean_loss(y, model(x, training=False), chosen)
-        return list(torch.autograd.grad(total, variables, allow_unused=True, materialize_grads=True))
+            total, count = _mean_loss(y, model(x, training=False), chosen)
+        return list(torch.autograd.grad(total, variables, allow_unused=True, materialize_grads=True)), count
     import jax
 
-    def loss(values: list[Any], x: Any, y: Any) -> Any:
+    def loss(values: list[Any], x: Any, y: Any) -> tuple[Any, Any]:
         with keras.StatelessScope(state_mapping=list(zip(model.trainable_variables, values, strict=True))):
             outputs = model(x, training=False)
         return _mean_loss(y, outputs, chosen)
 
-    return jax.jit(jax.grad(loss))([variable.value for variable in model.trainable_variables], x, y)
+    return jax.jit(jax.grad(loss, has_aux=True))([variable.value for variable in model.trainable_variables], x, y)

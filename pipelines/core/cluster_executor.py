@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -191,7 +192,7 @@ class ClusterExecutor:
         except errors.RayTaskError:
             raise
         except errors.RayError as error:
-            why = str(error).strip().partition("\n")[0]
+            why = _sentence(error)
             if submission.attempts < ATTEMPTS:
                 self._report(f"{submission.key} has lost its process or node and starts again: {why}")
                 self._submit(submission)
@@ -217,6 +218,15 @@ class ClusterExecutor:
         node = nodes[attempts % len(nodes)]
         affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=True)
         return self._starter.options(num_cpus=self._cores, scheduling_strategy=affinity)
+
+
+def _sentence(error: Exception) -> str:
+    """Returns the first sentence of an error of Ray, with the address of a node that has died."""
+    line = str(error).strip().partition("\n")[0]
+    # The rest names logs and commands of Ray, several of them with the same 56 digits.
+    first = re.split(r"(?<=\.) (?=[A-Z])", line)[0]
+    node = re.search(r"Node IP: ([^\s,]+)", line)
+    return f"{first.rstrip('.')} ({node[1]})." if node else first
 
 
 def _setting(cores: int) -> dict[str, Any]:

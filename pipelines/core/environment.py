@@ -18,7 +18,7 @@ from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.run import Code, Machine
 
-PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets")
+PACKAGES = ("highway-keras", "keras", "tensorflow", "tensorflow-cpu", "jax", "numpy", "tensorflow-datasets", "pillow")
 # CPU features that decide which number format is fast, and whether two timings are comparable.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "bf16", "sve")
 # Features of CPUs that compute in the narrow format of a policy. Without them, TensorFlow also adds in it, for example

@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from pipelines.core.config import Config
 from pipelines.core.errors import UserError
 
 ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
@@ -68,6 +69,31 @@ def of_environment() -> Hosts | None:
     if (backend := os.environ.get("KERAS_BACKEND")) != "jax":
         raise UserError(f"several processes train one run on JAX only. Set KERAS_BACKEND=jax. Received: {backend}.")
     return Hosts(addresses[0], count, index)
+
+
+def check_batch_size(config: Config, hosts: int, devices: int) -> None:
+    """Refuses a batch size that cannot be divided evenly.
+
+    Args:
+        config: batch size and augmentation.
+        hosts: number of processes that train together.
+        devices: number of devices of each.
+
+    Raises:
+        UserError: as above.
+    """
+    unit = config.divisor(hosts, devices)
+    if config.batch_size % unit:
+        below = config.batch_size // unit * unit
+        nearest = " or ".join(str(size) for size in (below, below + unit) if size)
+        among = f"{hosts} processes" if devices == 1 else f"{devices} devices"
+        if devices > 1 and hosts > 1:
+            among = f"{hosts} processes with {devices} devices each"
+        pairs = ", with an even number of images each to mix" if unit > devices * hosts else ""
+        raise UserError(
+            f"a batch of {config.batch_size} cannot be divided evenly among {among}{pairs}. Choose --batch-size "
+            f"{nearest}. To resume a run, whose batch size is fixed, choose another number of processes or devices."
+        )
 
 
 def _number(name: str, value: str) -> int:

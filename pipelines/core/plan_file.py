@@ -63,8 +63,8 @@ class PlanFile(Generic[Plan]):
 
     def _is_foreign(self, folder: Path) -> bool:
         """Returns whether a folder holds anything but no plan; one that is being written does not count."""
-        if not folder.exists():
-            return False
+        if not folder.is_dir():
+            return folder.exists()
         names = [path.name for path in folder.iterdir() if not path.match(f".{Path(self.name).stem}-????????.*")]
         return bool(names) and self.name not in names
 

@@ -40,7 +40,7 @@ from pipelines.core.url import Url
 
 Weights = Literal["final", "best"]
 FILES: dict[Weights, str] = {"final": "model.keras", "best": "best.keras"}
-MEASURED = "measured.npz"
+INITIAL, MEASURED = "initial.keras", "measured.npz"
 BUSY = "another process is training in {run}. Wait for it, or train in another folder with --run DIR."
 
 
@@ -272,12 +272,12 @@ def create(path: Path, config: Config, record: Record) -> Run:
 def refuse_existing(path: Path | Url, options: Sequence[str] = ()) -> None:
     """Raises a `UserError` if `path` exists: a run is never overwritten. The message has the options of `resuming`."""
     if path.exists() or (isinstance(path, Path) and path.is_symlink()):
-        backend = None
+        backend, record = None, path / "run.json"
         with suppress(OSError, UserError):
-            backend = read(path / "run.json", Record).backend
+            backend = read(record, Record).backend
+        again = f", or resume the run in it: {resuming(path, options, backend)}" if record.exists() else "."
         raise UserError(
-            f"{path} exists already, and a run is never overwritten. "
-            f"Name another folder with --run DIR, or resume the run in it: {resuming(path, options, backend)}"
+            f"{path} exists already, and a run is never overwritten. Name another folder with --run DIR{again}"
         )
 
 

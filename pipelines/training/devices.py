@@ -10,6 +10,7 @@ from highway_keras import HighwayStack
 from pipelines.core import environment
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
+from pipelines.core.hosts import check_batch_size
 from pipelines.training.steps_per_execution import device_count
 
 
@@ -61,18 +62,7 @@ def check(config: Config, asked: int | None) -> None:
             f"--devices {each} is more than this process has: {found}. Lower it; JAX_NUM_CPU_DEVICES and "
             "CUDA_VISIBLE_DEVICES, if set, limit the number."
         )
-    unit = config.divisor(hosts, each)
-    if config.batch_size % unit:
-        below = config.batch_size // unit * unit
-        nearest = " or ".join(str(size) for size in (below, below + unit) if size)
-        among = f"{hosts} processes" if each == 1 else f"{each} devices"
-        if each > 1 and hosts > 1:
-            among = f"{hosts} processes with {each} devices each"
-        pairs = ", with an even number of images each to mix" if unit > each * hosts else ""
-        raise UserError(
-            f"a batch of {config.batch_size} cannot be divided evenly among {among}{pairs}. Choose --batch-size "
-            f"{nearest}. To resume a run, whose batch size is fixed, choose another number of processes or devices."
-        )
+    check_batch_size(config, hosts, each)
 
 
 def fitting(batch_size: int, wanted: int) -> int:

@@ -17,8 +17,6 @@ from pipelines.core.run import FILES, load_file, load_model, open_run
 from pipelines.core.sync import renamed
 from pipelines.core.url import Location, Url, fetch
 
-# The net before the first step, in the directory of a run that starts from another net.
-INITIAL = "initial.keras"
 # Options of a layer that do not change what it computes in inference from the same weights: names, precision, training,
 # how weights start (`transform_bias`, `depth`), and sizes, which the shapes of the weights decide.
 _OTHER = re.compile(

@@ -15,7 +15,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
 from pipelines.core.ownership import claim
-from pipelines.core.run import DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
+from pipelines.core.run import INITIAL, DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
 from pipelines.core.url import location
 from pipelines.data import batches, preprocess, sources
 from pipelines.data.own import prepare as own
@@ -83,7 +83,7 @@ def start(config: Config, path: Path, options: Options) -> Run:
     with locked(run):
         preprocess.save(fitted, run.path / "preprocess.npz")
         if config.start_from:
-            with replacing(run.path / fine_tuning.INITIAL) as aside:
+            with replacing(run.path / INITIAL) as aside:
                 ready.net.save(aside)
         _announce(run, options.console)
         if config.start_from:
@@ -123,7 +123,7 @@ def resume(path: Path, options: Options) -> Run:
         if state is None:
             state = TrainingState()
             if config.start_from:
-                saved = path / fine_tuning.INITIAL
+                saved = path / INITIAL
                 # A run that was killed while it was created has not saved its net yet.
                 fine_tuning.assign(net, saved if saved.exists() else location(config.start_from))
         step = state.progress.step

@@ -12,6 +12,7 @@ from pipelines.core.console import counted, next_command, say
 from pipelines.core.errors import UserError
 from pipelines.core.frozen import flat
 from pipelines.core.run import DataRecord, Run
+from pipelines.core.url import is_url
 from pipelines.data import sources
 from pipelines.data.own import prepare as own
 from pipelines.training import devices
@@ -19,12 +20,10 @@ from pipelines.training.fitting import Options
 from pipelines.training.net import build, compiled
 from pipelines.training.precision import Policy
 
-# Packages of which a run may be resumed with another version: it stores the fitted preprocessing.
-INDIFFERENT = {"python", "numpy", "tensorflow-datasets"}
-# The same for processes that train together. Python's version changes nothing: weights and seeds come from process 0,
-# and prepared data of one's own are named by a digest. But each process fits the preprocessing with NumPy, whose sums
-# other versions may round differently, and reads examples in the order of TFDS, which decides who trains on which.
-INDIFFERENT_TOGETHER = {"python"}
+# Packages of which a run may be resumed, or trained by several processes, with another version. Python's changes
+# nothing: weights and seeds are stored or come from process 0. But NumPy fits the preprocessing and chooses the
+# examples that are held out, TFDS decides their order, and Pillow decodes the user's own images.
+INDIFFERENT = {"python"}
 
 
 def refuse_resuming(run: Run) -> None:
@@ -52,8 +51,13 @@ def refuse_resuming(run: Run) -> None:
 
 
 def refuse_other_versions(run: Run) -> None:
-    """Raises a `UserError` if a package has another version than at the start of a run."""
-    indifferent = INDIFFERENT if run.record.backend == "jax" else {*INDIFFERENT, "jax"}
+    """Raises a `UserError` if a package on which its results depend has another version than at the start of a run."""
+    indifferent = {*INDIFFERENT}
+    if run.record.backend != "jax":
+        indifferent.add("jax")
+    if not is_url(run.config.data):
+        # Its data are prepared already. From a URL, they are decoded on every machine that lacks them.
+        indifferent.add("pillow")
     if other := _other_version(run.record.versions, indifferent):
         raise UserError(
             f"{run.path} was started with {other.name} {other.wanted}, and this is {other.here or 'without it'}: the "
@@ -78,7 +82,7 @@ def refuse_unequal_process(config: Config | None, run: Run) -> None:
                 f"this process was started with {name} {mine.get(name)}, and process 0 with {value}. Start all "
                 "processes with the same command."
             )
-    if other := _other_version(run.record.versions, INDIFFERENT_TOGETHER):
+    if other := _other_version(run.record.versions, INDIFFERENT):
         raise UserError(
             f"this process has {f'{other.name} {other.here}' if other.here else f'no {other.name}'}, and process 0 has "
             f"{other.wanted}: they would compute different numbers. Install {other.build}=={other.wanted} here, or the "

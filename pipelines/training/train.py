@@ -11,7 +11,7 @@ from pipelines.core import frameworks
 from pipelines.core.config import Config
 from pipelines.core.console import say
 from pipelines.core.errors import UserError, disk_is_full
-from pipelines.core.files import remove_leftovers
+from pipelines.core.files import check_writable, remove_leftovers
 from pipelines.core.ownership import claim
 from pipelines.core.run import Run, locked, open_run, refuse_existing, resuming
 from pipelines.training.probe import Probes
@@ -64,8 +64,9 @@ def train(config: Config, path: Path, **options: Unpack[TrainOptions]) -> Run:
     Example:
         train(recipes.get("demo").config, Path("runs/demo"))
     """
-    # Checked here too, because importing the frameworks takes seconds.
+    # Checked here too, because importing the frameworks and preparing the data take time.
     refuse_existing(path, options.get("again", ()))
+    check_writable(path)
     return _complete(config, path, options)
 
 

@@ -104,11 +104,10 @@ def drive(
                 search.tell(number, outcome.result)
             else:
                 search.fail(number, outcome.error)
-                trials.shed(path)
+                search_state.shed(path)
     if search.over:
         # Hyperband has stopped most trials before their last epoch, with what they needed to continue.
-        for path in (folder / "trials").glob("*/"):
-            trials.shed(path)
+        search_state.shed_all(folder)
 
 
 def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:

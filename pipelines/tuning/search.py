@@ -91,6 +91,9 @@ def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, cons
             if state is None or not state.over:
                 _announce(search, resumes=state is not None, console=console)
                 lead(search, console, minutes)
+            else:
+                # A process that was killed after the last trial has left them.
+                states.shed_all(search.folder)
             _summarize(search, retrain, console)
 
 

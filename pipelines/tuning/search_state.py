@@ -4,12 +4,14 @@ Imports no framework.
 """
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pipelines.core.errors import UserError
+from pipelines.core.run import FILES, INITIAL
 from pipelines.tuning.space import Value
 
 FILE = "oracle.json"
@@ -127,6 +129,31 @@ def read(folder: Path) -> SearchState | None:
         raise UserError(
             f"{folder / FILE} is damaged ({error!r}). Restore it from a copy, or start a new search."
         ) from error
+
+
+def shed(path: Path) -> None:
+    """Removes the weights of a trial, but keeps its settings and curves.
+
+    Args:
+        path: its run directory.
+    """
+    # NumPy, which it imports, counts the cores, and these are chosen first.
+    from pipelines.training.checkpoint_file import CHECKPOINTS
+
+    # A worker that counts as lost may still write there.
+    shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+    for name in (*FILES.values(), INITIAL):
+        (path / name).unlink(missing_ok=True)
+
+
+def shed_all(folder: Path) -> None:
+    """Removes the weights of all trials of a search.
+
+    Args:
+        folder: folder of the search.
+    """
+    for path in (folder / "trials").glob("*/"):
+        shed(path)
 
 
 def _trial(state: dict[str, Any], clock: dict[str, Any]) -> Trial:

@@ -13,7 +13,7 @@ from pipelines.core.executor import AttemptError, JobError
 from pipelines.core.url import Location
 from pipelines.training.processes.task import run_of_task, watchdog
 from pipelines.tuning.search_plan import SEARCH_FILE, SearchPlan
-from pipelines.tuning.search_state import Objective
+from pipelines.tuning.search_state import Objective, shed
 from pipelines.tuning.space import Value
 
 
@@ -90,5 +90,5 @@ def _trained(task: TrialTask, path: Path) -> float:
     with watchdog() as reset:
         score = trials.train(config, path, task.data_dir, task.epochs, task.objective, reset_watchdog=reset)
     if last:
-        trials.shed(path)
+        shed(path)
     return score

@@ -2,7 +2,6 @@
 
 import io
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,13 +13,11 @@ from rich.console import Console
 from highway_keras.layers.equations import gate_slope
 from pipelines.core.config import Config
 from pipelines.core.errors import UserError
-from pipelines.core.run import FILES, Run, locked, open_run
+from pipelines.core.run import Run, locked, open_run
 from pipelines.data import sources
 from pipelines.training import launch, metrics_file
 from pipelines.training.callbacks import ResetWatchdog
 from pipelines.training.checkpoint import Interval
-from pipelines.training.checkpoint_file import CHECKPOINTS
-from pipelines.training.fine_tuning import INITIAL
 from pipelines.training.net import plain_loss
 from pipelines.tuning.search_state import Objective
 
@@ -154,14 +151,6 @@ def train(
     if not finite:
         raise HopelessError(f"{wanted.name} is not finite in any epoch")
     return min(finite, key=wanted.key)
-
-
-def shed(path: Path) -> None:
-    """Removes the weights of a trial, but keeps its settings and curves."""
-    # A worker that counts as lost may still write there.
-    shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
-    for name in (*FILES.values(), INITIAL):
-        (path / name).unlink(missing_ok=True)
 
 
 def _free(path: Path) -> Run:

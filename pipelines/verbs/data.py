@@ -1,5 +1,6 @@
 """`highway data`: lists, prepares and draws data sets, and measures the throughput of the training input."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from pipelines.core.config import Config
 from pipelines.core.console import say, table_console
 from pipelines.core.errors import UserError
-from pipelines.core.files import check_figure, check_writable, writing
+from pipelines.core.files import check_figure, check_writable, removing_new, writing
 from pipelines.core.frameworks import load as load_frameworks
 from pipelines.core.frozen import Count, Frozen
 from pipelines.core.parsing import parse
@@ -112,17 +113,18 @@ def _list(data_dir: Path | None) -> None:
 
 def _prepare(given: Arguments) -> None:
     config = _any(given)
-    if given.data_dir is not None:
-        folder = given.data_dir.expanduser()
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    load_frameworks(console=console)
-    from pipelines.data.own.prepare import resolved
-    from pipelines.data.sources import open_builder
+    folder = given.data_dir and given.data_dir.expanduser()
+    with removing_new(folder) if folder else nullcontext():
+        if folder:
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+        console = Console()
+        load_frameworks(console=console)
+        from pipelines.data.own.prepare import resolved
+        from pipelines.data.sources import open_builder
 
-    data = resolved(config, given.data_dir, Console(stderr=True)).data
-    say(console, f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
+        data = resolved(config, given.data_dir, Console(stderr=True)).data
+        say(console, f"{given.name} is ready in {open_builder(data, given.data_dir).data_dir}")
 
 
 def _show(given: Arguments) -> None:

@@ -31,7 +31,7 @@ class Arguments(Frozen):
     model: tyro.conf.Positional[Location]
     """A version folder, a model folder, whose newest version is used, a URL of either, or a net of the package, such as
     cifar10."""
-    images: tyro.conf.Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
+    images: tyro.conf.Positional[tuple[str, ...]]
     """Images of any size: PNG, JPEG, and more; folders, globs, tar files, tfds:mnist/test, and - for standard input. Or
     the rows of a table: a CSV, TSV or Parquet file. Files, folders, globs and tar files may be URLs, such as
     s3://bucket/photos."""
@@ -59,6 +59,11 @@ class Arguments(Frozen):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
+        if not self.images:
+            raise ValueError(
+                f"which images? {self.model} is the model, and nothing follows it. The command is highway predict "
+                "MODEL IMAGES, with files, folders, globs or tar files, - for standard input, or one table"
+            )
         needing = {"--explain": self.explain, "--data-dir": self.data_dir, "--cluster": self.cluster}
         if self.out is None and any(needing.values()):
             name = next(name for name, value in needing.items() if value)
@@ -111,7 +116,7 @@ def main(arguments: list[str]) -> None:
             fields = {"file", "top", "labels", "digits", "notice"}
             found = prediction.model_dump(include=fields, exclude_none=True)
             sys.stdout.write(json.dumps({"file": prediction.file, **found}, ensure_ascii=False) + "\n")
-    else:
+    elif predictions:
         from rich.console import Console
 
         Console().print(table(predictions))

@@ -154,6 +154,7 @@ def test_show_names_the_figure_after_the_current_folder(capsys, tmp_path, monkey
         (["throughput", "mine.json", "--group", "id"], "--group is for your own data, and the recipe mine.json"),
         (["list", "mnist"], "highway data show mnist"),
         (["prepare", "./folder"], "there is no prepared data set in 'folder'"),
+        (["prepare", "./folder", "--data-dir", "new/sets"], "there is no prepared data set in 'folder'"),
         (["prepare", "mnist_5k", "--to", "x.png"], "--to is for"),
         (["list", "--data-dir", "nowhere"], "no folder 'nowhere'"),
         (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),

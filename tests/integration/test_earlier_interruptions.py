@@ -37,7 +37,8 @@ def test_an_interrupted_run_resumes(fama_french, monkeypatch, capsys, name):
     before = json.loads((run / "run.json").read_text())
     assert before["state"] != "finished"
     status = main(["train", "--resume", str(run)])
-    if before["versions"] != versions():
+    # Earlier commits recorded fewer packages.
+    if before["versions"] != {name: version for name, version in versions().items() if name in before["versions"]}:
         # Results would no longer be bit-identical.
         assert status == 2
         assert "versions" in capsys.readouterr().err

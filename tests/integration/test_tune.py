@@ -207,9 +207,14 @@ def test_a_search_leaves_its_table_its_winner_and_figures(toy, tmp_path, untrain
     assert (folder / "figures" / "parallel.png").stat().st_size > 10_000
     assert len(list((folder / "tensorboard").glob("*/events*"))) == TRIALS
 
-    # A finished search is only summarized again, without starting a process.
+    # A finished search is only summarized again, without starting a process. One that was killed left some weights.
     untrained.submit = lambda *_: pytest.fail("nothing is left to run")
+    trial = folder / "trials" / "0"
+    (trial / "checkpoint").mkdir(parents=True)
+    for name in ("best.keras", "initial.keras", "metrics.csv"):
+        (trial / name).touch()
     assert "best validation accuracy" in said_by(search)
+    assert [file.name for file in trial.iterdir()] == ["metrics.csv"]
 
 
 def test_a_deadline_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypatch, untrained):

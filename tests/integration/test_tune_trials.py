@@ -18,8 +18,9 @@ from pipelines.core.errors import UserError
 from pipelines.core.executor import AttemptError, JobError
 from pipelines.core.optimizers import SGD
 from pipelines.training import checkpoint, metrics_file
+from pipelines.training.checkpoint_file import CHECKPOINTS
 from pipelines.training.processes.pool import Remote
-from pipelines.tuning import trials
+from pipelines.tuning import search_state, trials
 from pipelines.tuning.retrain import retrain, retrain_on_node
 from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
@@ -177,8 +178,8 @@ def test_a_trial_resumes_where_its_worker_died(tmp_path, whole, monkeypatch):
 
 def test_a_shed_trial_keeps_its_settings_curves_and_score(tmp_path, whole):
     path = shutil.copytree(whole[0], tmp_path / "0")
-    trials.shed(path)
-    trials.shed(path)
+    search_state.shed(path)
+    search_state.shed(path)
     left = {file.name for file in path.iterdir()}
     assert left == {"config.json", "run.json", "preprocess.npz", "metrics.csv", "tensorboard"}
     assert train(CONFIG, path, None, None, ACCURACY) == whole[1]
@@ -196,13 +197,12 @@ def task(tmp_path):
 def test_a_trial_keeps_its_weights_for_the_next_rung(task, monkeypatch, epochs, last):
     def train(config, path, *_, **__):
         assert config == task.plan.configured(task.values)
-        (path / checkpoints).mkdir(parents=True)
+        (path / CHECKPOINTS).mkdir(parents=True)
         return 0.5
 
-    checkpoints = trials.CHECKPOINTS
     monkeypatch.setattr(trials, "train", train)
     assert run(dataclasses.replace(task, epochs=epochs)) == 0.5
-    assert (task.place / checkpoints).exists() is not last
+    assert (task.place / CHECKPOINTS).exists() is not last
 
 
 def test_an_unexpected_error_fails_only_its_trial_and_is_shown(task, monkeypatch, capfd):

@@ -199,6 +199,9 @@ def search_settings(
     say(console, _heading(study, scope, folder, counted(len(scope.arms) * scope.seeds, "setting"), done))
     if state is None or not state.over:
         lead(search, console)
+    else:
+        # A process that was killed after the last trial has left them.
+        search_state.shed_all(search.folder)
 
 
 def planned(study: Study, scope: Scope) -> SearchPlan:

@@ -21,7 +21,7 @@ from pipelines.core.console import say
 from pipelines.core.errors import LostHostError, StoppedError, UserError
 from pipelines.core.files import file_lock
 from pipelines.core.frozen import read
-from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts
+from pipelines.core.hosts import ADDRESSES, COUNT, INDEX, Hosts, check_batch_size
 from pipelines.core.run import BUSY, Record, resuming
 from pipelines.core.sync import synced
 from pipelines.core.url import Location, Url
@@ -79,6 +79,7 @@ def train_on_cluster(task: HostTask, cluster: str, *, hosts: int, least: int | N
         task = task.model_copy(update={"folder": task.folder.absolute()})
     run, data_dir = task.place, task.data_dir and task.data_dir.expanduser().absolute()
     again = resuming(run, task.again)
+    _check_batch_size(task, hosts, least or hosts)
     losses, saved = 0, saved_step(run)
     try:
         with (
@@ -233,10 +234,17 @@ def _nodes(executor: ClusterExecutor, hosts: int, least: int, patience: float, c
     return dict(islice(found.items(), hosts))
 
 
+def _check_batch_size(task: HostTask, hosts: int, least: int) -> None:
+    """Refuses a batch size that no number of nodes can divide evenly, before the cluster is asked for any."""
+    config, devices = task.config or _config(task), task.devices or 1
+    if config and all(config.batch_size % config.divisor(count, devices) for count in range(least, hosts + 1)):
+        check_batch_size(config, hosts, devices)
+
+
 def _fitting(nodes: dict[Node, str], hosts: int, least: int, task: HostTask, console: Console) -> dict[Node, str]:
     """Returns the nodes to train on: if some are missing, as many of the others as can divide a batch evenly.
 
-    If no number of nodes can, all are returned, and their processes refuse the batch size.
+    If no number of nodes that are left can, all are returned, and their processes refuse the batch size.
     """
     if len(nodes) == hosts:
         return nodes

@@ -234,3 +234,5 @@ def test_an_ignored_class_counts_in_no_score(y, ignored):
     )
     with pytest.raises(ValueError, match="every example has weight 0, is masked or ignored"):
         lesion_layers(model, (x, np.full_like(y, ignored)), loss)
+    with pytest.raises(ValueError, match="every example is masked or ignored"):
+        gradient_norms(model, x, np.full_like(y, ignored), loss)

@@ -66,7 +66,7 @@ class FakeRay:
     def get(self, reference):
         if self.losses:
             self.losses -= 1
-            raise RayError("The worker died unexpectedly.\nSee its log.")
+            raise RayError("The worker died unexpectedly. Check core-*.log files.\nMore.")
         return reference.function(*reference.given)
 
     def cancel(self, reference, force=False):
@@ -220,14 +220,15 @@ def test_a_task_that_loses_its_process_is_tried_again_twice(opened, losses):
         for _ in range(2):
             assert executor.finished(1.0) == []
         (outcome,) = executor.finished(1.0)
-    if losses == 2:
-        assert (outcome.result, outcome.error) == (2, None)
-    else:
-        assert outcome.error == (
-            "it was started 3 times, and lost its process each time: The worker died unexpectedly."
-        )
+    failed = "it was started 3 times, and lost its process each time: The worker died unexpectedly."
+    assert (outcome.result, outcome.error) == ((2, None) if losses == 2 else (None, failed))
     again = "a has lost its process or node and starts again: The worker died unexpectedly."
     assert ray.reports == [again] * 2
+
+
+def test_a_node_that_has_died_is_named():
+    dead = RayError("The node is dead. Node IP: 10.0.0.3, node ID: 4f1a. This can happen.")
+    assert cluster_executor._sentence(dead) == "The node is dead (10.0.0.3)."
 
 
 @pytest.mark.parametrize("failures", [ATTEMPTS - 1, ATTEMPTS])

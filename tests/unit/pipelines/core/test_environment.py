@@ -22,7 +22,7 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
 def test_versions_include_everything_that_decides_a_result():
     found = environment.versions()
     assert found["keras"] == keras.__version__
-    assert {"python", "numpy", "highway-keras"} <= set(found)
+    assert {"python", "numpy", "pillow", "highway-keras"} <= set(found)
 
 
 def test_nodes_with_and_without_cuda_have_the_same_installed(monkeypatch):

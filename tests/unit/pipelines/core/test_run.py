@@ -36,7 +36,7 @@ def test_the_folder_can_be_read_by_others(made):
 def test_nothing_is_overwritten(tmp_path, make):
     path = tmp_path / "toy"
     getattr(path, make)()
-    with pytest.raises(UserError, match=r"exists already.*--run DIR.*--resume"):
+    with pytest.raises(UserError, match=r"exists already, .*\. Name another folder with --run DIR\.$"):
         run.create(path, toy_config(), RECORD)
     assert [entry.name for entry in tmp_path.iterdir()] == ["toy"]
     assert path.is_file() or not list(path.iterdir())

@@ -22,6 +22,12 @@ from tests.toy_data import RECORD, ToyData, toy_config
 DATA = DataRecord(**dataclasses.asdict(ToyData().describe("toy")))
 
 
+def resumed_run(versions, *, backend="jax", **fields):
+    """A run that was started with some versions."""
+    record = SimpleNamespace(backend=backend, versions=versions)
+    return SimpleNamespace(config=toy_config(**fields), record=record, path="runs/demo")
+
+
 class AgreedError(Exception):
     """Raised in place of the state that a process asks for once it has compared everything."""
 
@@ -75,8 +81,7 @@ def test_other_devices_are_counted(monkeypatch, before, now, said):
 
 @pytest.mark.parametrize(("before", "now"), [("tensorflow-cpu", "tensorflow"), ("tensorflow", "tensorflow-cpu")])
 def test_a_run_moves_between_machines_with_and_without_cuda(monkeypatch, before, now):
-    record = SimpleNamespace(backend="tensorflow", versions={before: "2.21.0"})
-    run = SimpleNamespace(record=record, path="runs/demo")
+    run = resumed_run({before: "2.21.0"}, backend="tensorflow")
     monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.21.0"})
     rebuild.refuse_other_versions(run)
     monkeypatch.setattr(rebuild.environment, "versions", lambda: {now: "2.20.0"})
@@ -128,13 +133,24 @@ def test_the_first_difference_between_configurations_is_named(changes, said):
 @pytest.mark.parametrize("package", ["python", *environment.PACKAGES])
 def test_other_versions_of_packages_that_affect_the_steps_are_refused(monkeypatch, package):
     versions = dict.fromkeys(("python", *environment.PACKAGES), "1.0")
-    run = SimpleNamespace(record=SimpleNamespace(backend="jax", versions=versions), path="runs/demo")
+    run = resumed_run(versions, data="s3://bucket/photos#0123456789abcdef")
     monkeypatch.setattr(rebuild.environment, "versions", lambda: {**versions, package: "2.0"})
-    if package in ("python", "numpy", "tensorflow-datasets"):
+    if package == "python":
         rebuild.refuse_other_versions(run)
     else:
         with pytest.raises(UserError, match=f"runs/demo was started with {package} 1.0, and this is 2.0: "):
             rebuild.refuse_other_versions(run)
+
+
+@pytest.mark.parametrize(("backend", "package"), [("tensorflow", "jax"), ("jax", "pillow")])
+def test_other_versions_of_packages_that_the_run_does_not_use_are_accepted(monkeypatch, backend, package):
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: {"keras": "1.0", package: "2.0"})
+    rebuild.refuse_other_versions(resumed_run({"keras": "1.0", package: "1.0"}, backend=backend))
+
+
+def test_a_run_of_a_version_that_recorded_fewer_packages_is_accepted(monkeypatch):
+    monkeypatch.setattr(rebuild.environment, "versions", lambda: {"keras": "1.0", "pillow": "2.0"})
+    rebuild.refuse_other_versions(resumed_run({"keras": "1.0"}, data="s3://bucket/photos#0123456789abcdef"))
 
 
 @pytest.mark.parametrize("package", environment.PACKAGES)
@@ -161,7 +177,7 @@ def test_processes_that_train_together_may_differ_in_python_and_in_the_build_of_
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_process_0_passes_on_its_present_versions(monkeypatch, tmp_path, resumes):
-    # It may have resumed a run of another version of NumPy.
+    # It may have resumed a run of another version of Python.
     ToyData().install(monkeypatch)
     sent, path, now = [], tmp_path / "run", environment.versions()
     monkeypatch.setattr(launch, "_starts", lambda *_: ())
@@ -172,13 +188,13 @@ def test_process_0_passes_on_its_present_versions(monkeypatch, tmp_path, resumes
 
     options = launch.Options(None, Console(file=io.StringIO()), exchange=SimpleNamespace(share=share))
     if resumes:
-        before = {"data": DATA, "versions": {**now, "numpy": "1.0"}, "backend": keras.backend.backend()}
+        before = {"data": DATA, "versions": {**now, "python": "1.0"}, "backend": keras.backend.backend()}
         runs.create(path, toy_config(), RECORD.model_copy(update=before))
     with pytest.raises(AgreedError):
         launch.resume(path, options) if resumes else launch.start(toy_config(), path, options)
     assert [led["record"]["versions"] for led in sent] == [now]
     if resumes:
-        assert runs.open_run(path).record.versions["numpy"] == "1.0"
+        assert runs.open_run(path).record.versions["python"] == "1.0"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="exists and is not a search folder"):
         SEARCH_FILE.keep(toy_plan(), tmp_path)
+    with pytest.raises(UserError, match="exists and is not a search folder"):
+        SEARCH_FILE.keep(toy_plan(), tmp_path / "thesis.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -57,6 +57,13 @@ def test_a_folder_of_data_sets_is_refused_where_none_is_read(capsys, given):
     assert "--data-dir is for splits of data sets, such as tfds:mnist/test. Leave it out" in error
 
 
+def test_images_are_asked_for(capsys):
+    assert refused(capsys, MODEL) == (
+        f"highway predict: error: which images? {MODEL} is the model, and nothing follows it. The command is highway "
+        "predict MODEL IMAGES, with files, folders, globs or tar files, - for standard input, or one table.\n"
+    )
+
+
 def test_a_table(images, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["predict", str(MODEL / "2"), str(images[0]), str(images[4])]) == 0
@@ -88,6 +95,15 @@ def test_the_others_are_classified_if_an_image_is_bad(images, tmp_path, capsys):
     assert len(captured.out.splitlines()) == len(images)
     assert captured.err.startswith(f"{bad} cannot be read as an image")
     assert len(captured.err.splitlines()) == 1
+
+
+def test_without_any_image_that_can_be_read_there_is_no_table(tmp_path, capsys):
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    with pytest.raises(SystemExit) as status:
+        main(["predict", str(MODEL / "2"), str(tmp_path / "bad.png")])
+    captured = capsys.readouterr()
+    assert (status.value.code, captured.out) == (1, "")
+    assert captured.err.startswith(f"{tmp_path / 'bad.png'} is not an image. Expected")
 
 
 def test_the_images_before_a_damaged_archive_are_classified(images, tmp_path, capsys):

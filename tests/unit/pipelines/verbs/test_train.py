@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.core import frameworks
 from pipelines.core.errors import UserError
 from pipelines.core.files import write_text
 from pipelines.core.run import resuming
@@ -48,7 +49,7 @@ def test_a_run_is_resumed_as_it_was_executed(monkeypatch, words):
 @pytest.mark.parametrize("cluster", [[], ["--cluster", "auto", "--hosts", "3", "--min-hosts", "2"]])
 def test_a_folder_in_use_is_resumed_with_the_same_data_and_nodes(monkeypatch, tmp_path, cluster):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    (tmp_path / "run").mkdir()
+    write_text(tmp_path / "run" / "run.json", RECORD.model_dump_json())
     words = ["--data-dir", "data", *cluster]
     with pytest.raises(UserError, match=f"--resume {tmp_path / 'run'} {' '.join(words)}$"):
         train.main(["demo", "--run", str(tmp_path / "run"), *words])
@@ -132,6 +133,13 @@ def test_a_finished_run_that_is_resumed_shows_its_result(monkeypatch, tmp_path, 
     finished, result, *_ = capsys.readouterr().out.splitlines()
     assert finished == f"{tmp_path} is finished; for more epochs, start a new run with --epochs"
     assert result == "trained 40 steps in 2 s: loss 0.2500, accuracy 50.00%"
+
+
+def test_a_run_that_cannot_be_written_is_refused_before_the_frameworks_load(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(frameworks, "load", pytest.fail)
+    with pytest.raises(UserError, match=r"cannot be written: .*file is a file\. Name another folder\."):
+        train.main(["demo", "--run", str(tmp_path / "file" / "run"), "--gpus", "none"])
 
 
 @pytest.mark.parametrize("missing", ["run.json", "report.md"])

@@ -232,17 +232,37 @@ def test_with_enough_nodes_the_wait_is_shorter(monkeypatch, least, seconds):
 
 
 @pytest.mark.parametrize(
-    ("batch", "mixup", "count"),
-    # In the last case, neither number would do: the processes refuse the batch size.
-    [(100, 0, 2), (99, 0, 3), (100, 0.2, 2), (102, 0.2, 3), (101, 0, 3)],
+    ("batch", "mixup", "least", "count"),
+    # In the last case, no number of them would do: the processes refuse the batch size.
+    [(100, 0, 2, 2), (99, 0, 2, 3), (100, 0.2, 2, 2), (102, 0.2, 2, 3), (100, 0, 3, 3)],
 )
-def test_the_nodes_that_are_left_divide_a_batch_evenly(train, batch, mixup, count):
+def test_the_nodes_that_are_left_divide_a_batch_evenly(train, batch, mixup, least, count):
     config = configured(batch, mixup)
     attempts = [[OTHER_LOST, OTHER_LOST, OTHER_LOST, LOST], [TRAINED] * count]
-    script, (_, line) = train(attempts, nodes=[4, 3], hosts=4, least=2, config=config)
+    script, (_, line) = train(attempts, nodes=[4, 3], hosts=4, least=least, config=config)
     assert [len(attempt) for attempt in script.tasks] == [4, count]
     left = f"3 of 4 nodes take tasks; the run is trained on {count}"
     assert line == (f"{left}, which divide a batch of {batch} evenly" if count == 2 else left)
+
+
+@pytest.mark.parametrize(
+    ("batch", "mixup", "least", "message"),
+    [
+        (101, 0, None, "among 4 processes. Choose --batch-size 100 or 104"),
+        (101, 0, 2, "among 4 processes. Choose --batch-size 100 or 104"),
+        (100, 0.2, None, "among 4 processes, with an even number of images each to mix. Choose --batch-size 96 or 104"),
+    ],
+)
+def test_a_batch_that_no_number_of_nodes_divides_is_refused_before_any_is_asked(train, batch, mixup, least, message):
+    with pytest.raises(UserError, match=f"a batch of {batch} cannot be divided evenly {message}"):
+        train([], nodes=(), hosts=4, least=least, config=configured(batch, mixup))
+
+
+def test_so_is_that_of_a_resumed_run(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(configured(101).model_dump_json())
+    with pytest.raises(UserError, match="a batch of 101 cannot be divided evenly among 4 processes"):
+        train([], nodes=(), hosts=4)
 
 
 def test_the_nodes_of_a_resumed_run_divide_its_batch_evenly(train, tmp_path):
