@@ -76,7 +76,7 @@ class Client:
         transport: replacement for the network, for tests.
 
     Raises:
-        ClientError: the URL is invalid, or no request can have the key.
+        ClientError: the URL or the timeout is invalid, or no request can have the key.
 
     Example:
         with Client("http://127.0.0.1:8501") as client:
@@ -98,6 +98,8 @@ class Client:
             raise ClientError(f"{url} is not the address of an endpoint: {error}.") from None
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
             raise ClientError(f"{url} is not the address of an endpoint. Expected one such as http://127.0.0.1:8501.")
+        if timeout <= 0:
+            raise ClientError(f"the timeout must be greater than 0 seconds. Received: {timeout:g}.")
         self._url = url
         self._timeout = timeout
         self._attempts = attempts

@@ -87,6 +87,11 @@ class BusyError(ServingError):
         super().__init__(f"{message} Try again in {self.after:.1f} s.")
 
 
+def in_bytes(size: int) -> str:
+    """Returns a size as messages give it: 1 byte, 1,024 bytes."""
+    return f"{size:,} byte{'' if size == 1 else 's'}"
+
+
 def first_fault(error: "ValidationError") -> tuple[str, str]:
     """Returns the place and the message of the first fault that pydantic found; the place of all of it is empty."""
     first = error.errors()[0]

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from serving import manifest, regular_files, signature
-from serving.errors import ModelError
+from serving.errors import ModelError, in_bytes
 
 
 def digest(path: Path) -> manifest.FileRecord:
@@ -57,7 +57,7 @@ def verify(
             raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
         if found.size != expected.size:
             raise ModelError(
-                f"{path} is damaged: it has {found.size} bytes, the manifest says {expected.size}. "
+                f"{path} is damaged: it has {in_bytes(found.size)}, the manifest says {expected.size:,}. "
                 "Export the model again, or restore the file from a copy."
             )
         if found.sha256 != expected.sha256:

@@ -6,13 +6,15 @@ are most of the file and of the time to decode it. Where colours are stored at h
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 # Markers: a progressive frame with Huffman codes, a scan, the end of the image, codes, and the interval of restarts.
 _FRAME, _SCAN, _END, _CODES, _RESTARTS = 0xC2, 0xDA, 0xD9, 0xC4, 0xDD
+# Bytes of the longest header of a scan: that of four components.
+_HEADER = 16
 # Restarts within a scan, and the second byte of 0xFF as a value; 0xFF may also fill up.
 _WITHIN = (0x00, *range(0xD0, 0xD8), 0xFF)
 # The most blocks that one code can skip, and the code: one bit by the table below, and 14 ones.
@@ -43,21 +45,58 @@ def without_details(encoded: bytes) -> bytes | None:
     """
     try:
         segments = list(_segments(encoded))
+        frames = [segment.content for segment in segments if segment.kind == _FRAME]
+        dropped = _finest(_components(frames[0], 0)) if len(frames) == 1 else set()
     except (struct.error, IndexError, StopIteration):
         return None
-    frames = [segment.content for segment in segments if segment.kind == _FRAME]
-    if len(frames) != 1:
+    if not dropped:
         return None
-    height, width, count = struct.unpack_from(">HHB", frames[0], 5)
-    # Name and sampling factors of each component.
-    components = [tuple(frames[0][at : at + 2]) for at in range(10, 10 + 3 * count, 3)]
-    finest = max(factors for _, factors in components)
-    if any(factors >> 4 > finest >> 4 or factors & 15 > finest & 15 for _, factors in components):
-        return None
-    dropped = {name for name, factors in components if factors == finest}
+    height, width = struct.unpack_from(">HH", frames[0], 5)
     kept = [one.whole for one in segments if one.kind != _SCAN or not _has_details(one.content, dropped)]
     blocks = (width // 8 + 8) * (height // 8 + 8)
     return b"".join([encoded[:2], *kept, *_empty_scans(sorted(dropped), blocks), bytes([0xFF, _END])])
+
+
+def remaining(encoded: bytes, frame: int, scans: Sequence[int]) -> tuple[float, int] | None:
+    """Estimates what `without_details` leaves of a file, from the headers alone.
+
+    Args:
+        encoded: the file.
+        frame: position of its frame.
+        scans: positions of its scans, ascending.
+
+    Returns:
+        The number of passes over all pixels, and bytes of the scans; None if the file stays whole.
+
+    Raises:
+        IndexError: the file ends within a header.
+    """
+    components = _components(encoded, frame)
+    if not (dropped := _finest(components)):
+        return None
+    areas = {name: (factors >> 4) * (factors & 15) for name, factors in components}
+    passes, size = 0.0, 0
+    for start, end in zip(scans, [*scans[1:], len(encoded)], strict=True):
+        header = encoded[start : start + _HEADER]
+        if not _has_details(header, dropped):
+            # Of a single component, it may be of fewer pixels.
+            passes += areas.get(header[5], 1) / (max(areas.values()) or 1) if header[4] == 1 else 1
+            size += end - start
+    return passes, size
+
+
+def _components(encoded: bytes, frame: int) -> list[tuple[int, int]]:
+    """Returns name and sampling factors of each component."""
+    first = frame + 10
+    return [(encoded[at], encoded[at + 1]) for at in range(first, first + 3 * encoded[first - 1], 3)]
+
+
+def _finest(components: list[tuple[int, int]]) -> set[int]:
+    """Returns the names of the components at full size; none if the factors of others are larger in one direction."""
+    finest = max((factors for _, factors in components), default=0)
+    if any(factors >> 4 > finest >> 4 or factors & 15 > finest & 15 for _, factors in components):
+        return set()
+    return {name for name, factors in components if factors == finest}
 
 
 def _segments(encoded: bytes) -> Iterator[_JpegSegment]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving import regular_files
-from serving.errors import ModelError, ServingError
+from serving.errors import ModelError, ServingError, in_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,7 +64,8 @@ def private_key(path: Path, passphrase: bytes | None = None) -> "Ed25519PrivateK
     except Exception as error:
         if encrypted:
             raise KeyFileError(f"{path} cannot be decrypted ({error}). Check the passphrase in {PASSPHRASE}.") from None
-        raise KeyFileError(f"{path} holds no private key in PEM that can be read ({error}). {_MAKE}") from None
+        # Not with the message of `cryptography`, which is of several sentences, about its own documentation.
+        raise KeyFileError(f"{path} holds no private key in PEM that can be read. {_MAKE}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{path} is a key of another kind. Expected Ed25519. {_MAKE}")
     return key
@@ -95,8 +96,8 @@ def public_key(path: Path) -> bytes:
         )
     try:
         key: Any = load_pem_public_key(content)
-    except Exception as error:
-        raise KeyFileError(f"{path} holds no public key in PEM ({error}). {_TAKE}") from None
+    except Exception:
+        raise KeyFileError(f"{path} holds no public key in PEM. {_TAKE}") from None
     if not isinstance(key, Ed25519PublicKey):
         raise KeyFileError(f"{path} is a key of another kind. Expected Ed25519. {_MAKE}")
     return key.public_bytes_raw()
@@ -143,7 +144,7 @@ def check(folder: Path, content: bytes, trusted: Sequence[bytes]) -> None:
     try:
         if (size := regular_files.size(path)) != SIZE:
             raise ModelError(
-                f"{path} has {size:,} bytes and is no signature, which has {SIZE}. Copy the version again from "
+                f"{path} has {in_bytes(size)} and is no signature, which has {SIZE}. Copy the version again from "
                 "where it was signed, or sign it again there."
             )
         signature = regular_files.read(path, SIZE)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from serving import files, manifest, repository, signature
-from serving.errors import ModelError
+from serving.errors import ModelError, in_bytes
 from serving.manifest import Manifest
 
 # Files that are downloaded at the same time, and bytes of each that are in memory; fsspec's own downloads hold hundreds
@@ -125,9 +125,9 @@ def _check_sizes(version: Prefix, listed: Manifest) -> None:
         size = version.sizes.get(name)
         if size != record.size:
             raise ModelError(
-                f"{version.url}/{name} {'is missing' if size is None else f'has {size} bytes'}, and the manifest says "
-                f"{record.size} bytes: the version has not been uploaded completely. Upload it again, and its manifest "
-                "last."
+                f"{version.url}/{name} {'is missing' if size is None else f'has {in_bytes(size)}'}, and the manifest "
+                f"says {in_bytes(record.size)}: the version has not been uploaded completely. Upload it again, and its "
+                "manifest last."
             )
 
 

@@ -105,14 +105,14 @@ class Tracing:
         """Returns a context that is recorded as a part of the current request."""
         return _NOTHING if self._tracer is None else self._tracer.start_as_current_span(name)
 
-    def end(self, trace: Trace, name: str, status: int, attributes: Mapping[str, str]) -> None:
+    def end(self, trace: Trace, name: str, status: int, attributes: Mapping[str, str | int]) -> None:
         """Ends the span of a request.
 
         Args:
             trace: its identity.
-            name: method and route.
-            status: HTTP status of the answer.
-            attributes: further facts, named by OpenTelemetry's conventions; empty ones are left out.
+            name: name of the span.
+            status: HTTP status of the answer, or of the same error over HTTP; from 500 on, the span is one of an error.
+            attributes: facts, named by OpenTelemetry's conventions; empty ones are left out.
         """
         if (span := trace.span) is None:
             return
@@ -120,7 +120,6 @@ class Tracing:
 
         span.update_name(name)
         span.set_attributes({key: value for key, value in attributes.items() if value})
-        span.set_attribute("http.response.status_code", status)
         if status >= 500:
             span.set_status(StatusCode.ERROR)
         span.end()

@@ -83,6 +83,7 @@ class EndpointOptions:
     def __post_init__(self) -> None:
         """Checks what is served, who may use the endpoint, and the address of its backend."""
         self._check_models()
+        self._check_ports()
         self._check_names()
         self._check_access()
         self._check_address()
@@ -106,6 +107,13 @@ class EndpointOptions:
             raise EndpointError(
                 f"{given} is a web address, not a bucket. Name a folder, or a bucket, such as s3://BUCKET/models or "
                 "gs://BUCKET/models."
+            )
+
+    def _check_ports(self) -> None:
+        if self.port and self.port == self.grpc_port:
+            raise EndpointError(
+                f"--port and --grpc-port are both {self.port}, but HTTP and gRPC need a port each. Choose another for "
+                "one of them."
             )
 
     def _check_names(self) -> None:

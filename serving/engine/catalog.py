@@ -6,6 +6,7 @@ service while their folder cannot be read; `Catalog` says when they are dropped.
 
 import errno
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,6 +71,7 @@ class Catalog(Generic[T]):
         self.problem = ""
         """Problem with the repository, while loaded versions stay in service."""
         self._open, self._patience = open_version, patience
+        self._in_root = re.compile(rf"(?<![\w./-]){re.escape(readable(str(root)))}/")
         self._mirror = mirror
         # Changed by the thread that checks the repository; other threads iterate over copies.
         self._models: dict[str, ModelState[T]] = {}
@@ -213,13 +215,13 @@ class Catalog(Generic[T]):
         try:
             folders = repository.folders(self.root)
         except OSError as error:
-            self._report_unavailable(f"the repository {self.root} cannot be read: {error.strerror or error}")
+            self._report_unavailable(f"the repository cannot be read: {error.strerror or error}")
             return
         found = {folder.name: folder for folder in folders if repository.is_model_name(folder.name)}
         self._report_misnamed({readable(str(folder)) for folder in folders if folder.name not in found})
         folder_id = repository.identity(self.root)
         if not found and self._models and folder_id != self._folder_id:
-            self._report_unavailable(f"the repository {self.root} has been replaced by an empty folder")
+            self._report_unavailable("the repository has been replaced by an empty folder")
             return
         if report.problem:
             self._report_unavailable(report.problem)
@@ -233,10 +235,14 @@ class Catalog(Generic[T]):
             self._refresh_model(name, self.root / name, name in found, report.refused.get(name, {}))
 
     def _report_unavailable(self, problem: str) -> None:
-        problem = f"{problem}. Loaded versions stay in service."
-        if problem != self.problem:
-            log.error("repository unavailable", extra={"why": problem})
+        why = f"{problem}. Loaded versions stay in service."
+        if (problem := self._for_clients(why)) != self.problem:
+            log.error("repository unavailable", extra={"root": str(self.root), "why": why})
         self.problem = problem
+
+    def _for_clients(self, message: str) -> str:
+        """Returns a message with paths relative to the repository: where that is concerns only the operator."""
+        return self._in_root.sub("", message)
 
     def _report_misnamed(self, paths: set[str]) -> None:
         for path in sorted(paths - self._misnamed):
@@ -252,7 +258,7 @@ class Catalog(Generic[T]):
                 # Its target may be back soon, unlike a folder that was removed.
                 raise FileNotFoundError(errno.ENOENT, "the link leads nowhere")
             on_disk, too_large = repository.listed(folder) if there else ([], {})
-            uncopied = {**uncopied, **too_large}
+            uncopied = {one: self._for_clients(why) for one, why in {**uncopied, **too_large}.items()}
             if on_disk or uncopied:
                 # Listed from now on, even while its first version is being loaded.
                 self._models[name] = state
@@ -269,8 +275,9 @@ class Catalog(Generic[T]):
             problem = f"{folder} cannot be read: {error_reason(error)}. Loaded versions stay in service."
         if self._stop.is_set():
             return
+        why, problem = problem, self._for_clients(problem)
         if problem != state.problem and problem:
-            log.error("model folder has a problem", extra={"model": name, "why": problem})
+            log.error("model folder has a problem", extra={"model": name, "why": why})
         state.problem = problem
         if name in self._models and not (state.served or state.failed or problem):
             log.info("model removed", extra={"model": name})
@@ -366,7 +373,8 @@ class Catalog(Generic[T]):
         return True
 
     def _refuse(self, state: ModelState[T], name: str, version: int, stamp: object, error: Exception) -> None:
-        reason, before = error_reason(error), state.failures.get(version)
+        why, before = error_reason(error), state.failures.get(version)
+        reason = self._for_clients(why)
         temporary = isinstance(error, UnavailableError)
         pause = float("inf")
         if temporary:
@@ -378,7 +386,7 @@ class Catalog(Generic[T]):
         if before is None or before.reason != reason:
             log.error(
                 "version refused",
-                extra={"model": name, "version": version, "why": reason},
+                extra={"model": name, "version": version, "why": why},
                 exc_info=None if isinstance(error, ServingError) else error,
             )
         state.failures = {**state.failures, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}

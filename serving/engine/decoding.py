@@ -28,7 +28,8 @@ import numpy as np
 from serving import image_files
 from serving.engine.processes import NICE, ChildProcesses, EndedError
 from serving.errors import BusyError, ImageError, LimitError
-from serving.image_files import SIDE, jpeg_ratio, reduction
+from serving.image_files import RATIOS, SIDE, jpeg_ratio, reduction
+from serving.jpeg_scans import remaining
 
 # A file may be overtaken by files that arrive within this many times its own estimated time.
 PATIENCE = 10.0
@@ -250,11 +251,17 @@ def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
             each = 1.5 if ratio > 1 else 5.0
             # A scan without data costs 14 bytes and a pass over all pixels.
             codes = np.frombuffer(encoded, np.uint8, min(len(encoded), 2**20))
-            # Faster than `bytes.count`.
-            scans = int(np.count_nonzero((codes[:-1] == 0xFF) & (codes[1:] == 0xDA)))
-            each += max(scans, _SCANS) if kind in _PROGRESSIVE else max(scans - 1, 0)
-            seconds = _seconds((width, height), side, each, 6e-9 * len(encoded))
-            return Estimate(seconds, extras <= _EXTRAS, width * height)
+            scans = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] == 0xDA)).tolist()
+            passes = max(len(scans), _SCANS) if kind in _PROGRESSIVE else max(len(scans) - 1, 0)
+            seconds = _seconds((width, height), side, each + passes, 6e-9 * len(encoded))
+            simple = extras <= _EXTRAS
+            # Not of the rarer kinds of progressive files: see `serving.jpeg_scans`.
+            if kind == _PROGRESSIVE[0] and ratio == max(RATIOS) and len(scans) <= _SEGMENTS:
+                # A damaged file would still be decoded whole, which is too much for the endpoint's own process.
+                simple = simple and seconds <= LIGHT
+                if left := remaining(encoded, at, scans):
+                    seconds = _seconds((width, height), side, each + left[0], 6e-9 * left[1])
+            return Estimate(seconds, simple, width * height)
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
     return UNKNOWN

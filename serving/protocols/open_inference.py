@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from serving.errors import LimitError, RequestError
+from serving.errors import LimitError, RequestError, in_bytes
 from serving.manifest import ENCODED, GATE_MEANS, PROBABILITIES, Manifest
 from serving.model import top
 from serving.protocols.request import IMAGES, Request, cast, check_shape, decode_base64, expected, parse_json
@@ -236,7 +236,8 @@ def raw_values(data: bytes | memoryview, datatype: str, shape: list[int], manife
     if len(data) != dtype.itemsize * math.prod(shape):
         needed = dtype.itemsize * math.prod(shape)
         raise RequestError(
-            f"the data has {len(data)} bytes, the shape {shape} in {datatype} needs {needed}. {expected(manifest)}"
+            f"the data has {in_bytes(len(data))}, the shape {shape} in {datatype} needs {needed:,}. "
+            f"{expected(manifest)}"
         )
     return cast(np.frombuffer(data, dtype).reshape(shape), manifest)
 

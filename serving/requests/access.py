@@ -91,7 +91,16 @@ class AccessControl:
             raise BusyError(f"requests of more than {self._bodies:,} bytes are being answered already.", after=1.0)
 
     def leave(
-        self, record: RequestRecord, size: int, *, method: str, path: str, route: str, status: int, client: str
+        self,
+        record: RequestRecord,
+        size: int,
+        *,
+        method: str,
+        path: str,
+        route: str,
+        status: int,
+        client: str,
+        grpc_status: str = "",
     ) -> None:
         """Publishes the record of a request, and frees its bytes that `count` has counted.
 
@@ -103,15 +112,25 @@ class AccessControl:
             route: pattern of the path, or "unknown".
             status: status of the answer.
             client: address of the client, if it has one.
+            grpc_status: name of the status of a gRPC call, such as `OK`; empty for a request over HTTP.
         """
         self._in_flight -= 1
         self._held -= size
         record.publish(method, path, route, status, client)
         if record.trace.span is not None:
             model, version = record.about()
-            found = {"http.request.method": method, "http.route": route, "url.path": path, "client.address": client}
-            found |= {"error.type": record.kind, "highway.model": model, "highway.version": version}
-            self.tracing.end(record.trace, f"{method} {route}", status, found)
+            # https://opentelemetry.io/docs/specs/semconv/, for servers over HTTP and gRPC.
+            found: dict[str, str | int]
+            if grpc_status:
+                name = path.removeprefix("/")
+                found = {"rpc.system.name": "grpc", "rpc.method": name, "rpc.response.status_code": grpc_status}
+            else:
+                name = f"{method} {route}"
+                found = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+                found["url.path"] = path
+            found |= {"client.address": client, "error.type": record.kind}
+            found |= {"highway.model": model, "highway.version": version}
+            self.tracing.end(record.trace, name, status, found)
 
 
 def too_long(length: int, limit: int) -> str:

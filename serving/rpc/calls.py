@@ -21,13 +21,15 @@ from serving.requests.records import RequestRecord
 from serving.requests.refusals import kind_of, refusal
 from serving.tracing import REQUEST_ID, TRACEPARENT
 
-# gRPC's status for the HTTP status of an error.
+# gRPC's status for the HTTP status of an answer.
 CODES = {
+    200: grpc.StatusCode.OK,
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     404: grpc.StatusCode.NOT_FOUND,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    499: grpc.StatusCode.CANCELLED,
     500: grpc.StatusCode.INTERNAL,
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -198,7 +200,16 @@ def handler(
             raise
         finally:
             record.served = call.served
-            access.leave(record, call.size, method="POST", path=path, route=path, status=status, client=client)
+            access.leave(
+                record,
+                call.size,
+                method="POST",
+                path=path,
+                route=path,
+                status=status,
+                client=client,
+                grpc_status=CODES[status].name,
+            )
 
     async def respond(call: GrpcCall, record: RequestRecord, context: Any) -> bytes | Denial:
         try:

@@ -78,13 +78,14 @@ def endpoint():
         server.shutdown()
 
 
-def is_healthy(target, port):
+def is_healthy(target, port, command="/dev/null"):
     program, option, script = words(target, "HEALTHCHECK")
     # No interpreter that takes longer to start than a prediction takes.
     assert (program, option) == ("bash", "-c")
     assert script.count("8501") == 1
-    command = [program, option, script.replace("8501", str(port))]
-    return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode == 0
+    # What the first process of a container was started with.
+    script = script.replace("8501", str(port)).replace("/proc/1/cmdline", str(command))
+    return subprocess.run([program, option, script], capture_output=True, timeout=30, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (404, False)])
@@ -94,6 +95,25 @@ def test_the_health_check_of_the_endpoint_reads_the_status(endpoint, status, hea
     assert endpoint.asked == ["/v2/health/live"]
     # It has no key.
     assert endpoint.asked[0] in OPEN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "healthy"),
+    [
+        ("--port {port} --key none", True),
+        ("--port={port}", True),
+        ("--port 1 --port {port}", True),
+        ("--grpc-port {port}", False),
+        ("--port {port}1", False),
+    ],
+)
+def test_the_health_check_asks_the_port_of_the_command(endpoint, tmp_path, arguments, healthy):
+    command = tmp_path / "cmdline"
+    given = [*words("endpoint", "ENTRYPOINT"), *arguments.format(port=endpoint.server_port).split()]
+    command.write_bytes(b"".join(word.encode() + b"\0" for word in ["/opt/highway/bin/python", *given]))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = free.getsockname()[1]
+    assert is_healthy("endpoint", closed, command) == healthy
 
 
 @pytest.mark.parametrize("target", ["endpoint", "tf-serving"])

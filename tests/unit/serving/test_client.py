@@ -308,3 +308,9 @@ def test_other_servers_and_missing_files(waits, tmp_path):
     with pytest.raises(ClientError, match=r"nothing\.png cannot be read"):
         client.predict("digits", [tmp_path / "nothing.png"])
     assert endpoint.requests == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_timeout_that_has_passed_already_is_refused(seconds):
+    with pytest.raises(ClientError, match=f"^the timeout must be greater than 0 seconds. Received: {seconds}.$"):
+        Client("http://here", timeout=seconds)

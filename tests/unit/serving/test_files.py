@@ -40,6 +40,14 @@ def test_a_cut_file_is_named(version):
         verify(version, read(version))
 
 
+def test_sizes_are_written_as_in_a_text(version):
+    content = read(version)
+    large = content.files["model.onnx"].model_copy(update={"size": 53_573})
+    (version / "model.onnx").write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"it has 1 byte, the manifest says 53,573\. Export"):
+        verify(version, content.model_copy(update={"files": {"model.onnx": large}}))
+
+
 def test_a_missing_file_is_named(version):
     (version / "labels.txt").unlink()
     with pytest.raises(ModelError, match=r"labels\.txt is missing"):

@@ -137,3 +137,11 @@ def test_other_keys_are_refused_by_name(tmp_path, key):
             read(tmp_path / "text")
         with pytest.raises(KeyFileError, match=r"^the key .*missing cannot be read: No such file"):
             read(tmp_path / "missing")
+
+
+def test_what_is_no_key_is_refused_in_our_own_words(tmp_path):
+    path = tmp_path / "junk"
+    path.write_text("hi")
+    for read, kind in ((public_key, "public key in PEM"), (private_key, "private key in PEM that can be read")):
+        with pytest.raises(KeyFileError, match=rf"junk holds no {kind}\. (Take it from|Make one with)"):
+            read(path)

@@ -201,7 +201,7 @@ def test_a_damaged_model_is_refused_and_not_kept(bucket, tmp_path):
     size = graph.size()
     for content, reason in (
         (bytes(size), "is damaged: its SHA-256 is"),
-        (b"half", f"has 4 bytes, and the manifest says {size} bytes: the version has not been uploaded completely"),
+        (b"half", f"has 4 bytes, and the manifest says {size:,} bytes: the version has not been uploaded completely"),
     ):
         graph.write_bytes(content)
         with pytest.raises(UserError, match=f"^{graph} {reason}"):

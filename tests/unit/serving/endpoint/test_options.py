@@ -68,3 +68,10 @@ def test_names_and_sites_as_they_are_sent_are_taken():
     )
     hosts = ("digits", "Digits.example.org", "10.0.0.1", "::1", "fe80::1", "my_service")
     assert EndpointOptions(models=MODELS, origins=origins, hosts=hosts).hosts == hosts
+
+
+def test_http_and_grpc_have_a_port_each():
+    with pytest.raises(EndpointError, match=r"^--port and --grpc-port are both 8500, but HTTP and gRPC need"):
+        EndpointOptions(models=MODELS, port=8500, grpc_port=8500)
+    # Two free ones.
+    assert EndpointOptions(models=MODELS, port=0, grpc_port=0).grpc_port == 0

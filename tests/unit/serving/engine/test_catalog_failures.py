@@ -2,6 +2,7 @@
 
 import os
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from serving import release
 from serving.engine import catalog as catalogs
 from serving.engine.catalog import Catalog
 from serving.engine.status import error_reason
-from serving.errors import RefusedError, UnavailableError, UnknownModelError
+from serving.errors import ModelError, RefusedError, UnavailableError, UnknownModelError
 
 from .catalogs import opened, states
 
@@ -259,3 +260,45 @@ def test_a_damaged_release_is_logged_once(root, catalog, caplog):
         catalog.refresh()
     assert len(caplog.records) == 1
     assert "release.json is damaged" in catalog.models()["digits"].problem
+
+
+def test_clients_do_not_learn_where_the_repository_is(root, catalog, clock, caplog):
+    """Breaks a version, a release, a model and the repository in turn, and collects what clients and the log say."""
+    (root / "digits" / "3").mkdir()
+    (root / "digits" / "3" / "bad").touch()
+    (root / "digits" / release.NAME).write_text("{")
+    catalog.refresh()
+    state = catalog.models()["digits"]
+    told = [state.problem, *(status.reason for status in state.statuses())]
+    with pytest.raises(RefusedError) as refused:
+        catalog.find("digits", 3)
+    told.append(str(refused.value))
+    (root / "digits").rename(root / ".away")
+    catalog.refresh()
+    told.append(catalog.models()["digits"].problem)
+    (root / "digits").symlink_to(root / "nowhere")
+    catalog.refresh()
+    told.append(catalog.models()["digits"].problem)
+    root.rename(root.with_name("away"))
+    catalog.refresh()
+    told.append(catalog.problem)
+    assert all(told)
+    assert not [one for one in told if str(root.parent) in one]
+    assert "digits/3 is damaged" in refused.value.args[0]
+    # The log names the places in full, and each problem once.
+    catalog.refresh()
+    assert [str(root) in str(vars(record)) for record in caplog.records] == [True] * 5
+
+
+def test_only_paths_of_the_repository_are_shortened(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "digits" / "1").mkdir(parents=True)
+    why = "models/digits/1, not /v1/models/digits, s3://a/models/digits or ../models/digits"
+
+    def fail(_):
+        raise ModelError(why)
+
+    made = Catalog(Path("models"), fail)
+    made.refresh()
+    (status,) = made.statuses("digits")
+    assert status.reason == why.removeprefix("models/")

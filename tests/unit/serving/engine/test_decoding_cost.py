@@ -1,6 +1,7 @@
 import io
 import zlib
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -71,3 +72,46 @@ def test_more_work_takes_longer():
     assert seconds(300, "JPEG") < seconds(1000, "JPEG") < seconds(1000, "JPEG", progressive=True)
     assert seconds(1000, "JPEG") > LIGHT
     assert seconds(28, "PNG") < 1e-4 < seconds(1000, "PNG")
+
+
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 64, (800, 800, 3), dtype="uint8"))
+
+
+def test_of_a_progressive_file_only_the_scans_that_are_decoded_cost_time():
+    # 800 pixels shrink to an eighth if 96 are enough, and to a quarter for 200.
+    whole, plain = saved(NOISE, "JPEG", progressive=True), saved(NOISE, "JPEG")
+    assert estimate(whole, side=96).seconds < 2 * estimate(plain, side=96).seconds
+    assert estimate(whole, side=200).seconds > 2 * estimate(plain, side=200).seconds
+    # Details of colours at half the size are decoded.
+    full = saved(NOISE, "JPEG", progressive=True, subsampling=0)
+    assert estimate(whole, side=96).seconds > estimate(full, side=96).seconds
+    # Files like this one are decoded whole if they are damaged, which its header does not show.
+    assert not estimate(whole, side=96).light
+
+
+def with_scans(count, header):
+    whole = saved(NOISE, "JPEG", progressive=True)
+    return whole[:-2] + (b"\xff\xda" + header) * count + whole[-2:]
+
+
+def test_scans_of_means_and_more_scans_than_files_have_cost_time():
+    few, details, means = (
+        estimate(with_scans(count, bytes([0, 8, 1, 1, 0, first, 63, 0])), side=96).seconds
+        for count, first in ((1, 1), (40, 1), (40, 0))
+    )
+    assert details == pytest.approx(few, rel=0.01)
+    assert means > 5 * few
+    assert estimate(with_scans(100, bytes([0, 8, 1, 1, 0, 1, 63, 0])), side=96).seconds > 10 * few
+
+
+@pytest.mark.parametrize("factors", [0x00, 0x12, 0x21])
+def test_a_progressive_file_with_odd_components_is_estimated(factors):
+    whole = bytearray(saved(NOISE, "JPEG", progressive=True))
+    frame = whole.index(b"\xff\xc2")
+    for at in range(frame + 11, frame + 20, 3):
+        whole[at] = factors if factors == 0 or at == frame + 11 else 0x33 - factors
+    assert estimate(bytes(whole), side=96).seconds > 0
+    whole[frame + 9] = 0
+    assert estimate(bytes(whole), side=96).seconds > 0
+    for end in range(frame, len(whole), 997):
+        assert estimate(bytes(whole[:end]), side=96).seconds > 0

@@ -110,7 +110,12 @@ def test_damaged_and_missing_models_have_different_statuses(client, version):
         assert answer.status_code == 503
         assert "Version 1 was refused: " in answer.json()["error"]
         assert client.request(method, path.format("missing")).status_code == 404
+        assert "damaged/1 has the manifest of version 1 of model 'tiny'" in answer.json()["error"]
     assert client.get("/v1/models/damaged").json()["ready"] is False
+    # The path of the repository is nobody's business.
+    for path in ("/v1/models", "/v1/models/damaged", "/v2/repository/index", "/models", "/metrics", "/predict/damaged"):
+        answer = client.request("POST" if path[1:3] in ("v2", "pr") else "GET", path)
+        assert str(version.parents[2]) not in answer.text, path
 
 
 @pytest.mark.parametrize(
