@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from serving import bucket, files, manifest, release, signature, stored_version
@@ -367,6 +367,8 @@ def test_the_copy_holds_only_versions_that_were_uploaded_whole(remote, content):
 
     @settings(max_examples=60)
     @given(st.lists(ACTIONS, max_size=12))
+    # Drawn histories copy two versions nearly always, but not for sure.
+    @example([("upload", 1, 0, 4), ("check", None), ("upload", 2, 0, 4)])
     def holds(actions):
         remote.clear()
         shutil.rmtree(remote.copy)
@@ -381,4 +383,4 @@ def test_the_copy_holds_only_versions_that_were_uploaded_whole(remote, content):
         copied.extend(remote.copied())
 
     holds()
-    assert len(set(copied)) > 1
+    assert {1, 2} <= set(copied)
