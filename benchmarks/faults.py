@@ -31,7 +31,7 @@ from benchmarks.known_answers import INFER, Question, infer_message, questions
 from benchmarks.memory import MB
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
-from benchmarks.unstable_endpoint import DAMAGE, Endpoint, Repository, copied
+from benchmarks.unstable_endpoint import DAMAGE, Endpoint, Repository, alone, copied
 from serving.engine.settings import Settings
 from serving.rpc.server import MESSAGE
 
@@ -329,7 +329,7 @@ def soak(versions: Sequence[Path], images: np.ndarray, seconds: float) -> Soak:
 
 def run(session: Session) -> Iterator[Row]:
     """Lets faults arrive for ten minutes; if quick, for a moment."""
-    version = serving.exported(session)
+    version = alone(serving.exported(session), session.folder / "faults")
     name, images, _ = data.mnist(256, quick=session.quick)
     seconds = QUICK_SECONDS if session.quick else SECONDS
     found = soak([version, copied("cifar10", version.parents[1])], images, seconds)

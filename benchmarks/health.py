@@ -25,7 +25,7 @@ from benchmarks.hostile_requests import ATTACKS
 from benchmarks.known_answers import INFER, infer_message
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
-from benchmarks.unstable_endpoint import Repository, copied
+from benchmarks.unstable_endpoint import Repository, alone, copied
 from benchmarks.web_servers import Running, free_port
 from serving.rpc.server import MESSAGE
 
@@ -41,7 +41,7 @@ Disturbance = Callable[[threading.Event], None]
 
 def run(session: Session) -> Iterator[Row]:
     """Measures all disturbances in turn; if quick, two attacks and the loading of versions, each for a moment."""
-    version = serving.exported(session)
+    version = alone(serving.exported(session), session.folder / "health")
     _, images, _ = data.mnist(256, quick=session.quick)
     versions = [version, *(copied(name, version.parents[1]) for name in NETS)]
     port = free_port()

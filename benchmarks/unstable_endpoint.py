@@ -134,6 +134,11 @@ class Repository:
             shutil.rmtree(added.pop(0))
 
 
+def alone(version: Path, folder: Path) -> Path:
+    """Copies a version into a new repository in a folder, which may change without other benchmarks, and returns it."""
+    return shutil.copytree(version, folder / "models" / version.parent.name / version.name)
+
+
 def copied(name: str, models: Path) -> Path:
     """Copies a net of the package into a repository unless it is there, and returns its version."""
     version = models / name / "1"

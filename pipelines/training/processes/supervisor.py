@@ -63,8 +63,9 @@ class Member:
                 stdout=log,
                 stderr=log,
                 pass_fds=self.descriptors,
-                # Ctrl-C must reach only the process that the user started.
-                start_new_session=True,
+                # Ctrl-C must reach only the process that the user started. Not a session of its own: Linux shares the
+                # processor among sessions first, so `nice highway reproduce` would not make way for other work.
+                process_group=0,
             )
         self.started = time.monotonic()
 

@@ -1,5 +1,6 @@
 """Supervised processes without a framework: each runs a line of Python."""
 
+import os
 import signal
 import sys
 import time
@@ -172,3 +173,9 @@ def test_cores_are_shared_without_overlap():
     assert shares([0, 1], 3) == [(0,), (1,), (0,)]
     assert shares([0, 1, 2], 1) == [(0, 1, 2)]
     assert shares([0, 1, 2], 0) == []
+
+
+def test_a_process_has_a_group_of_its_own_in_the_same_session(member, tmp_path):
+    # Ctrl-C goes to a group, and nice values count within a session.
+    run(member("a", f"sys.exit(not (os.getpgid(0) != {os.getpgid(0)} and os.getsid(0) == {os.getsid(0)}))"))
+    assert starts(tmp_path, "a") == 1
