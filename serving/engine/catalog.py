@@ -241,7 +241,7 @@ class Catalog(Generic[T]):
         self.problem = problem
 
     def _for_clients(self, message: str) -> str:
-        """Returns a message with paths relative to the repository: where that is concerns only the operator."""
+        """Returns a message with paths relative to the repository; only operators need to know where that is."""
         return self._in_root.sub("", message)
 
     def _report_misnamed(self, paths: set[str]) -> None:

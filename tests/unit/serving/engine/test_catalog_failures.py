@@ -269,21 +269,21 @@ def test_clients_do_not_learn_where_the_repository_is(root, catalog, clock, capl
     (root / "digits" / release.NAME).write_text("{")
     catalog.refresh()
     state = catalog.models()["digits"]
-    told = [state.problem, *(status.reason for status in state.statuses())]
+    messages = [state.problem, *(status.reason for status in state.statuses())]
     with pytest.raises(RefusedError) as refused:
         catalog.find("digits", 3)
-    told.append(str(refused.value))
+    messages.append(str(refused.value))
     (root / "digits").rename(root / ".away")
     catalog.refresh()
-    told.append(catalog.models()["digits"].problem)
+    messages.append(catalog.models()["digits"].problem)
     (root / "digits").symlink_to(root / "nowhere")
     catalog.refresh()
-    told.append(catalog.models()["digits"].problem)
+    messages.append(catalog.models()["digits"].problem)
     root.rename(root.with_name("away"))
     catalog.refresh()
-    told.append(catalog.problem)
-    assert all(told)
-    assert not [one for one in told if str(root.parent) in one]
+    messages.append(catalog.problem)
+    assert all(messages)
+    assert not [one for one in messages if str(root.parent) in one]
     assert "digits/3 is damaged" in refused.value.args[0]
     # The log names the places in full, and each problem once.
     catalog.refresh()
