@@ -1,6 +1,5 @@
 """Backends: they open model versions and predict with them."""
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -172,7 +171,7 @@ class InProcessBackend:
     executor: Executor
     measured: Callable[[str], Callable[[int, float], object]]
     """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
-    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(os.nice, NICE, seconds=SMOKE_TEST))
+    children: ChildProcesses = field(default_factory=lambda: ChildProcesses(nice=NICE, seconds=SMOKE_TEST))
     _watchdog: Watchdog = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,6 @@ in which order files are decoded; being off by a factor of two does no harm.
 import asyncio
 import heapq
 import itertools
-import os
 import struct
 import threading
 import time
@@ -126,7 +125,7 @@ class Decoder:
     _here: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._children = ChildProcesses(_limit, self.memory)
+        self._children = ChildProcesses(_limit, self.memory, nice=NICE)
         # Each thread waits for one process.
         self._threads = ThreadPoolExecutor(self.processes, "decode")
 
@@ -284,7 +283,6 @@ def _limit(memory: int) -> None:
     """Sets the limits of a decoding process, after the decoders have been imported."""
     import resource
 
-    os.nice(NICE)
     # Pillow's warnings about damaged files do not belong in the log of the endpoint.
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,6 +1,5 @@
 """Keeps the copy of a repository in a bucket up to date, in the background."""
 
-import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ class Mirror:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self._children = ChildProcesses(os.nice, NICE)
+        self._children = ChildProcesses(nice=NICE)
         self._stop = threading.Event()
         # The last report of this process, if it is the one that checks the bucket.
         self._found: bucket.Report | None = None

@@ -29,7 +29,8 @@ SMALL = 2**15
 COPIED = 2**20
 # Added to the nice value of processes for expensive requests; 19 is the maximum.
 NICE = 10
-_PROGRAM = "import sys; sys.path[:] = {!r}; from {} import processes; processes.work({})"
+# The priority comes first: the imports of several children would otherwise compete with the event loop.
+_PROGRAM = "import os, sys; os.nice({}); sys.path[:] = {!r}; from {} import processes; processes.work({})"
 
 
 class EndedError(Exception):
@@ -45,6 +46,7 @@ class ChildProcesses:
     Args:
         initializer: called first in each child, for example to set its limits.
         arguments: arguments of the initializer.
+        nice: added to the nice value of each child before it imports anything.
         seconds: time limit of a call; None sets none.
 
     Example:
@@ -54,9 +56,13 @@ class ChildProcesses:
     """
 
     def __init__(
-        self, initializer: Callable[..., object] | None = None, *arguments: object, seconds: float | None = None
+        self,
+        initializer: Callable[..., object] | None = None,
+        *arguments: object,
+        nice: int = 0,
+        seconds: float | None = None,
     ) -> None:
-        self._initializer, self._arguments, self._seconds = initializer, arguments, seconds
+        self._initializer, self._arguments, self._nice, self._seconds = initializer, arguments, nice, seconds
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._busy: set[_Process] = set()
@@ -111,7 +117,7 @@ class ChildProcesses:
             # The most recently used child is warm; the system may have killed any of them meanwhile.
             while self._idle and not self._idle[-1].usable:
                 self._idle.pop().end()
-            process = self._idle.pop() if self._idle else _Process()
+            process = self._idle.pop() if self._idle else _Process(self._nice)
             self._busy.add(process)
             return process
 
@@ -143,7 +149,7 @@ class Offload:
         # Each thread waits for one child.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="offload")
         # At a low priority: the event loop must not wait for a core.
-        self._children = ChildProcesses(os.nice, NICE)
+        self._children = ChildProcesses(nice=NICE)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Calls a function that has no side effects; see `ChildProcesses.call`.
@@ -167,11 +173,11 @@ class Offload:
 
 
 class _Process:
-    def __init__(self) -> None:
+    def __init__(self, nice: int) -> None:
         # Ctrl-C does not reach its group. Not a session of its own: Linux shares the processor among sessions first, so
         # its nice value would count within that one only.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(sys.path, __package__, os.getpid())],
+            [sys.executable, "-c", _PROGRAM.format(nice, sys.path, __package__, os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=memory.in_huge_pages(os.environ),

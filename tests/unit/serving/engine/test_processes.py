@@ -11,7 +11,8 @@ import weakref
 import numpy as np
 import pytest
 
-from serving.engine.processes import ChildProcesses, Offload
+import serving
+from serving.engine.processes import NICE, ChildProcesses, Offload
 from serving.errors import BusyError, RequestError
 from serving.protocols.request import decode_base64
 from tests.endpoint import eventually
@@ -61,6 +62,21 @@ def test_a_process_has_a_group_of_its_own_in_the_same_session():
     assert children.call(os.getpgid, 0) != os.getpgid(0)
     assert children.call(os.getsid, 0) == os.getsid(0)
     children.close()
+
+
+def test_a_process_has_a_lower_priority_before_it_imports_anything(monkeypatch, tmp_path):
+    first = tmp_path / "serving" / "__init__.py"
+    first.parent.mkdir()
+    first.write_text(f"import os\nos.environ['FOUND'] = str(os.nice(0))\n__path__ = {[*serving.__path__]!r}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    children = ChildProcesses(nice=3)
+    # 19 is the maximum.
+    assert int(children.call(os.getenv, "FOUND")) == children.call(os.nice, 0) == min(os.nice(0) + 3, 19)
+    children.close()
+
+
+def test_expensive_requests_give_way_to_the_event_loop(offload):
+    assert asyncio.run(offload.run(os.nice, 0)) == min(os.nice(0) + NICE, 19)
 
 
 def test_a_killed_process_is_replaced(offload):
