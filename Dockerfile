@@ -87,11 +87,13 @@ COPY --from=endpoint-packages /opt/highway /opt/highway
 ENV PATH=/opt/highway/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1 XDG_CACHE_HOME=/tmp/cache
 USER 10001
 EXPOSE 8501
-# By the shell: a Python would take more processor time than most predictions. The port is that of `--port`, from the
-# command of the container.
+# By the shell: a Python would take more processor time than most predictions. Address and port are the last that the
+# command of the container names; Linux reaches itself by 0.0.0.0 and :: as well.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
-    "mapfile -t -d '' words </proc/1/cmdline; [[ \"${words[*]}\" =~ .*\\ --port[=\\ ]([0-9]+) ]]; \
-    exec 3<>/dev/tcp/127.0.0.1/${BASH_REMATCH[1]:-8501}; printf 'GET /v2/health/live HTTP/1.0\\r\\n\\r\\n' >&3; read -r _ status _ <&3; [ \"$status\" = 200 ]"]
+    "mapfile -t -d '' words </proc/1/cmdline; \
+    [[ \"${words[*]}\" =~ .*\\ --host[=\\ ]([^\\ ]+) ]]; host=${BASH_REMATCH[1]:-127.0.0.1}; \
+    [[ \"${words[*]}\" =~ .*\\ --port[=\\ ]([0-9]+) ]]; port=${BASH_REMATCH[1]:-8501}; \
+    exec 3<>/dev/tcp/$host/$port; printf 'GET /v2/health/live HTTP/1.0\\r\\n\\r\\n' >&3; read -r _ status _ <&3; [ \"$status\" = 200 ]"]
 # Runs on a read-only file system with a writable /tmp, for the shared metrics of --workers, and for the copy of a bucket.
 # For a bucket: --entrypoint highway, and as arguments serve s3://BUCKET/models --host 0.0.0.0 --origins none.
 # Access must be configured at deployment: set HIGHWAY_API_KEY, or add --key-file FILE or --key none. Another --origins

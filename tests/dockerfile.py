@@ -11,7 +11,8 @@ def stage(name: str) -> str:
     """Returns the instructions of a target, one a line, without comments."""
     found = re.search(rf"^FROM \S+ AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE)
     assert found, name
-    return re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE))
+    # Builders keep the indentation of continued lines.
+    return re.sub(r"\\\n", "", re.sub(r"^#.*\n", "", found[1], flags=re.MULTILINE))
 
 
 def words(name: str, instruction: str) -> list[str]:

@@ -73,12 +73,13 @@ def train():
 class Container:
     """A running endpoint."""
 
-    def __init__(self, image, models):
+    def __init__(self, image, models, host=None):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{f'[{host}]' if host else '127.0.0.1'}:{self.port}"
         # The origins of the image's own command stay.
         words = ["-v", f"{models}:/models:ro", image, "--port", str(self.port), "--key", "none"]
+        words += ["--host", host] if host else []
         self.process = subprocess.Popen([PROGRAM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         end = time.monotonic() + 60
         while not self._answers():
@@ -111,8 +112,8 @@ class Container:
 
 
 @contextmanager
-def started(image):
-    made = Container(image, GOLDEN / "models")
+def started(image, host=None):
+    made = Container(image, GOLDEN / "models", host)
     try:
         yield made
     finally:
@@ -175,19 +176,32 @@ def test_an_image_has_its_labels_and_its_health_check(request, name):
         assert found["Healthcheck"]["Test"] == ["CMD", *words("endpoint", "HEALTHCHECK")]
 
 
-def test_the_health_check_runs_in_the_image(running):
+def health_status(running, changed=lambda script: script):
+    """Returns the status of the health check inside a container."""
     program, option, script = words("endpoint", "HEALTHCHECK")
+    inside = ["chroot", f"/proc/{running.pid}/root", program, option, changed(script)]
+    return subprocess.run(inside, capture_output=True, timeout=30, check=False).returncode
+
+
+def test_the_health_check_runs_in_the_image(running):
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = free.getsockname()[1]
-
-    def status(script):
-        inside = ["chroot", f"/proc/{running.pid}/root", program, option, script]
-        return subprocess.run(inside, capture_output=True, timeout=30, check=False).returncode
-
     # The port of the running endpoint, which its command names.
     assert running.port != 8501
-    assert status(script) == 0
-    assert status(script.replace("8501", str(closed)).replace("/proc/1/cmdline", "/dev/null")) == 1
+    assert health_status(running) == 0
+
+    def elsewhere(script):
+        return script.replace("8501", str(closed)).replace("/proc/1/cmdline", "/dev/null")
+
+    assert health_status(running, elsewhere) == 1
+
+
+def test_the_health_check_asks_the_address_of_the_command(endpoint):
+    with started(endpoint, "::1") as running:
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{running.port}/v2/health/live")
+        assert health_status(running) == 0
+        assert health_status(running, lambda script: script.replace("/dev/tcp/$host", "/dev/tcp/127.0.0.1")) == 1
 
 
 def test_the_bill_of_materials_lists_every_package_of_the_image(running):

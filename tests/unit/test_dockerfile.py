@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 from configparser import ConfigParser
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -69,13 +70,30 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def endpoint():
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+class IPv6Server(HTTPServer):
+    """Answers by IPv6 only, as the endpoint does."""
+
+    address_family = socket.AF_INET6
+
+    def server_bind(self):
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        super().server_bind()
+
+
+@contextmanager
+def answering(host):
+    kind = IPv6Server if ":" in host else HTTPServer
+    with kind((host, 0), Answers) as server:
         server.asked, server.status = [], 200
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         yield server
         server.shutdown()
+
+
+@pytest.fixture
+def endpoint():
+    with answering("127.0.0.1") as server:
+        yield server
 
 
 def is_healthy(target, port, command="/dev/null"):
@@ -108,12 +126,41 @@ def test_the_health_check_of_the_endpoint_reads_the_status(endpoint, status, hea
     ],
 )
 def test_the_health_check_asks_the_port_of_the_command(endpoint, tmp_path, arguments, healthy):
-    command = tmp_path / "cmdline"
-    given = [*words("endpoint", "ENTRYPOINT"), *arguments.format(port=endpoint.server_port).split()]
-    command.write_bytes(b"".join(word.encode() + b"\0" for word in ["/opt/highway/bin/python", *given]))
+    assert is_healthy_with(tmp_path, arguments.format(port=endpoint.server_port)) == healthy
+
+
+@pytest.mark.parametrize(
+    ("listening", "arguments", "healthy"),
+    [
+        ("0.0.0.0", "", True),
+        ("127.0.0.1", "--host localhost", True),
+        ("127.0.0.7", "--host 127.0.0.7", True),
+        ("127.0.0.7", "--host=127.0.0.7", True),
+        ("::1", "--host ::1", True),
+        ("::1", "--host ::", True),
+        ("::", "--host ::", True),
+        ("::1", "--host 127.0.0.1 --host ::1", True),
+        ("::1", "--host ::1 --host 127.0.0.1", False),
+        ("::1", "--hosts ::1", False),
+        ("127.0.0.7", "", False),
+    ],
+)
+def test_the_health_check_asks_the_address_of_the_command(tmp_path, listening, arguments, healthy):
+    with answering(listening) as server:
+        # Before and after the port.
+        assert is_healthy_with(tmp_path, f"{arguments} --port {server.server_port}") == healthy
+        assert is_healthy_with(tmp_path, f"--port {server.server_port} {arguments}") == healthy
+        assert is_healthy_with(tmp_path, arguments, default=server.server_port) == healthy
+
+
+def is_healthy_with(folder, arguments, default=None):
+    """Checks with arguments after those of the image; by default, nothing listens to the default port."""
+    command = folder / "cmdline"
+    given = ["/opt/highway/bin/python", *words("endpoint", "ENTRYPOINT"), *arguments.split()]
+    command.write_bytes(b"".join(word.encode() + b"\0" for word in given))
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = free.getsockname()[1]
-    assert is_healthy("endpoint", closed, command) == healthy
+    return is_healthy("endpoint", default or closed, command)
 
 
 @pytest.mark.parametrize("target", ["endpoint", "tf-serving"])
