@@ -65,7 +65,7 @@ def bound(start: int, nets: Iterable[str], settings: Settings, *, with_grpc: boo
     """
     computing = settings.threads * (sum(NETS[net] for net in nets) + SMALL_PICTURE + READER)
     decoding = settings.decoders * (PICTURE + DECODER + MEMORY)
-    messages = calls.ARRIVING * MESSAGE + CALLS * WINDOW + calls.UNREAD if with_grpc else 0
+    messages = (calls.ARRIVING + calls.CHECKS) * MESSAGE + CALLS * WINDOW + calls.UNREAD if with_grpc else 0
     return start + KEPT + computing + decoding + settings.bodies + UNREAD + messages + TRIAL
 
 

@@ -37,8 +37,9 @@ CODES = {
 # Metadata with the milliseconds after which a client may try again (gRPC's proposal A6).
 _RETRY = "grpc-retry-pushback-ms"
 # Messages of more than a few bytes that may arrive at the same time, and seconds that each may take while others wait:
-# gRPC hands a message over once it is complete, so its bytes cannot be counted before that.
-ARRIVING, HURRY = 16, 1.0
+# gRPC hands a message over once it is complete, so its bytes cannot be counted before that. Health checks need no key,
+# so they have places of their own: neither kind of call can take up those of the other.
+ARRIVING, CHECKS, HURRY = 14, 2, 1.0
 # Bytes of answers that their clients have not read.
 UNREAD = 2**26
 
@@ -64,6 +65,68 @@ Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
 Client = tuple[str, int]
 
 
+class Arrivals:
+    """Messages that arrive, a number of them at a time.
+
+    Args:
+        body: seconds for a message to arrive.
+        places: how many may arrive at a time.
+    """
+
+    def __init__(self, body: float, places: int) -> None:
+        self._body, self._places = body, asyncio.Semaphore(places)
+        # Calls that wait for their turn to be read.
+        self._waiting = 0
+        # Time limits of the messages that are arriving, with the time at which each began; without those that were set.
+        self._unhurried: dict[asyncio.Timeout, float] = {}
+
+    async def read(self, context: Any) -> bytes:
+        """Returns the message of a call.
+
+        From its context: the iterator that gRPC passes to a method, once used, refers to itself and to the message
+        until garbage is collected.
+
+        Each call that has to wait gives one of those that arrive, the oldest without it, a limit of `HURRY` seconds;
+        those that begin while others wait have it from the start. Slow clients thus cannot keep others from being read.
+
+        Raises:
+            SlowError: it does not arrive in time.
+            RequestError: there is none.
+        """
+        try:
+            async with asyncio.timeout(self._body):
+                if self._places.locked() and self._unhurried:
+                    oldest = next(iter(self._unhurried))
+                    start = self._unhurried.pop(oldest)
+                    oldest.reschedule(max(start + HURRY, asyncio.get_running_loop().time()))
+                self._waiting += 1
+                try:
+                    await self._places.acquire()
+                finally:
+                    self._waiting -= 1
+                try:
+                    return await self._read_in_turn(context)
+                finally:
+                    self._places.release()
+        except TimeoutError:
+            raise SlowError(f"the message did not come within {self._body:g} s.") from None
+
+    async def _read_in_turn(self, context: Any) -> bytes:
+        turn = asyncio.timeout(HURRY if self._waiting else None)
+        if not self._waiting:
+            self._unhurried[turn] = asyncio.get_running_loop().time()
+        try:
+            async with turn:
+                message = await context.read()
+        except TimeoutError:
+            raise SlowError(f"the message took longer than {HURRY:g} s while others were waiting.") from None
+        finally:
+            self._unhurried.pop(turn, None)
+        if message is grpc.aio.EOF:
+            raise RequestError("the call has no message.")
+        return cast(bytes, message)
+
+
 @dataclass
 class CallLimits:
     """Limits on calls, which all methods of a server share."""
@@ -76,11 +139,13 @@ class CallLimits:
     # Of each answered call that is still open, because its client grants no room for the answer: the client, the time
     # limit, and the bytes of the answer; the oldest first.
     _unread: dict[Any, tuple[Client, float, int]] = field(default_factory=dict)
-    _arriving: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ARRIVING))
-    # Calls that wait for their turn to be read.
-    _waiting: int = 0
-    # Time limits of the messages that are arriving, with the time at which each began; without those that were set.
-    _unhurried: dict[asyncio.Timeout, float] = field(default_factory=dict)
+    messages: Arrivals = field(init=False)
+    """Messages that arrive, but for those of health checks."""
+    checks: Arrivals = field(init=False)
+    """Messages of health checks that arrive."""
+
+    def __post_init__(self) -> None:
+        self.messages, self.checks = Arrivals(self.body, ARRIVING), Arrivals(self.body, CHECKS)
 
     def begin(self, context: Any) -> None:
         """Counts a call until it is closed, which is after its answer has been read.
@@ -115,53 +180,6 @@ class CallLimits:
         if not self.by_address[address]:
             del self.by_address[address]
 
-    async def read(self, context: Any) -> bytes:
-        """Returns the message of a call.
-
-        From its context: the iterator that gRPC passes to a method, once used, refers to itself and to the message
-        until garbage is collected.
-
-        At most `ARRIVING` are accepted at a time. Each call that has to wait gives one of them, the oldest without it,
-        a limit of `HURRY` seconds; those that begin while others wait have it from the start. Slow clients thus cannot
-        keep others from being read.
-
-        Raises:
-            SlowError: it does not arrive in time.
-            RequestError: there is none.
-        """
-        try:
-            async with asyncio.timeout(self.body):
-                if self._arriving.locked() and self._unhurried:
-                    oldest = next(iter(self._unhurried))
-                    start = self._unhurried.pop(oldest)
-                    oldest.reschedule(max(start + HURRY, asyncio.get_running_loop().time()))
-                self._waiting += 1
-                try:
-                    await self._arriving.acquire()
-                finally:
-                    self._waiting -= 1
-                try:
-                    return await self._read_in_turn(context)
-                finally:
-                    self._arriving.release()
-        except TimeoutError:
-            raise SlowError(f"the message did not come within {self.body:g} s.") from None
-
-    async def _read_in_turn(self, context: Any) -> bytes:
-        turn = asyncio.timeout(HURRY if self._waiting else None)
-        if not self._waiting:
-            self._unhurried[turn] = asyncio.get_running_loop().time()
-        try:
-            async with turn:
-                message = await context.read()
-        except TimeoutError:
-            raise SlowError(f"the message took longer than {HURRY:g} s while others were waiting.") from None
-        finally:
-            self._unhurried.pop(turn, None)
-        if message is grpc.aio.EOF:
-            raise RequestError("the call has no message.")
-        return cast(bytes, message)
-
 
 def handler(
     path: str, method: Method, parts: EndpointParts, limits: CallLimits, *, is_open: bool
@@ -173,8 +191,9 @@ def handler(
         method: the method.
         parts: parts of the endpoint, which it shares with HTTP.
         limits: limits on the calls of all methods.
-        is_open: whether it answers without a key.
+        is_open: whether it answers without a key, as a health check.
     """
+    arrivals = limits.checks if is_open else limits.messages
 
     async def answer(_: object, context: Any) -> bytes:
         call, status, access, headers = GrpcCall(), 499, parts.access, _headers(context)
@@ -215,7 +234,7 @@ def handler(
         try:
             limits.begin(context)
             with parts.access.tracing.use(record.trace):
-                body = await limits.read(context)
+                body = await arrivals.read(context)
                 call.size = len(body)
                 parts.access.count(call.size, call.size)
                 return await method(call, body)

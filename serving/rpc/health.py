@@ -90,7 +90,7 @@ class Health:
         """Returns the name in a request, or aborts the call."""
         try:
             self._limits.begin(context)
-            return _name(await self._limits.read(context))
+            return _name(await self._limits.checks.read(context))
         except DecodeError:
             code, message = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest."
         except ServingError as error:

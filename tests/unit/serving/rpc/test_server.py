@@ -318,6 +318,30 @@ def test_a_slow_message_makes_room_for_others(settings, monkeypatch):
         ] * 3
 
 
+def test_health_does_not_wait_for_slow_messages(settings, monkeypatch):
+    # No slow message makes room before the end of the test.
+    monkeypatch.setattr(calls, "HURRY", 60)
+    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
+        slow = [stack.enter_context(incomplete(served)) for _ in range(2 * calls.ARRIVING)]
+        # These and this request itself.
+        eventually(lambda: f"highway_requests_in_flight {len(slow) + 1}.0" in served.http.get("/metrics").text)
+        assert served.health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=20).status
+        assert served.inference.ServerLive(service_pb2.ServerLiveRequest(), timeout=20).live
+
+
+def test_slow_health_checks_make_room_for_others(settings, monkeypatch):
+    monkeypatch.setattr(calls, "HURRY", 0.1)
+    method = "inference.GRPCInferenceService/ServerLive"
+    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
+        slow = [stack.enter_context(incomplete(served, method)) for _ in range(2 * calls.CHECKS)]
+        eventually(lambda: any(call.done() for call in slow))
+        assert served.inference.ModelInfer(infer_request(), timeout=20).model_version == "1"
+        assert served.health.Check(health_pb2.HealthCheckRequest(), timeout=20).status
+        code, said = next((call.code(), call.details()) for call in slow if call.done())
+        assert code == Code.DEADLINE_EXCEEDED
+        assert said == "the message took longer than 0.1 s while others were waiting."
+
+
 def test_the_oldest_answers_are_late_while_too_many_bytes_are_unread():
     limits = CallLimits(60, 9)
     for port in range(4):
