@@ -329,4 +329,4 @@ def top(probabilities: np.ndarray, count: int) -> np.ndarray:
     Example:
         top(np.array([[0.1, 0.7, 0.2]]), 2)  # [[1, 2]]
     """
-    return np.argsort(-probabilities, axis=-1, kind="stable")[:, :count]
+    return (-probabilities).argsort(axis=-1, kind="stable")[:, :count]

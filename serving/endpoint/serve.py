@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ANSWER = 20.0
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
+# File descriptors for models, logs and listening sockets, and for each child process, which has three pipes while it
+# starts.
+RESERVE, CHILD = 64, 6
 
 
 def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:
@@ -162,7 +165,6 @@ def _serve(
     # Imported here: the supervisor must fork without them, and the metrics read the environment on import.
     from serving.engine.settings import Limits, Settings, cores
     from serving.http.app import make_app
-    from serving.http.connections import possible
     from serving.http.server import run
 
     # A graph can crash ONNX Runtime; this writes a stack trace to the log.
@@ -198,6 +200,33 @@ def _serve(
     shutdown = options.timeout + GRACE
     app = make_app(settings, _grpc_server(grpc_address, limits, shutdown))
     run(app, listening, limits, settings, shutdown=shutdown, drain=options.drain)
+
+
+def possible(connections: int, children: int) -> int:
+    """Raises the limit of open files as far as necessary and possible.
+
+    Args:
+        connections: desired number.
+        children: maximum number of child processes for requests.
+
+    Returns:
+        Possible number of connections.
+
+    Example:
+        Limits(connections=possible(10_000, children=4))
+    """
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such limit.
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reserve = RESERVE + CHILD * children
+    wanted = connections + reserve
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - reserve), 1)
 
 
 def _grpc_server(grpc_address: str | None, limits: "Limits", grace: float) -> "OtherServer | None":

@@ -67,10 +67,10 @@ class AccessLayer:
             await send(message)
 
         access.enter()
-        coded = _coding(headers) not in _PLAIN
-        body = _CountedBody(access, DecompressedBody(receive).receive if coded else receive)
+        coding = headers.get(b"content-encoding", b"").lower()
+        body = _CountedBody(access, receive if coding in _PLAIN else DecompressedBody(receive).receive)
         try:
-            if denial := _ambiguous(scope) or self._denial(scope["path"], headers, record):
+            if denial := _ambiguous(scope, headers) or self._denial(scope["path"], headers, coding, record):
                 record.refuse(denial.kind, denial.reason)
                 await _send_error(recording_send, denial)
             else:
@@ -83,7 +83,7 @@ class AccessLayer:
                 record, body.total, method=method, path=scope["path"], route=route, status=status, client=client
             )
 
-    def _denial(self, path: str, headers: dict[bytes, bytes], record: RequestRecord) -> Denial | None:
+    def _denial(self, path: str, headers: dict[bytes, bytes], coding: bytes, record: RequestRecord) -> Denial | None:
         host = _host(headers.get(b"host", b"")) if self._hosts else ""
         if host and host not in self._hosts and not path.startswith("/v2/health/"):
             # A page of another site can make its own name resolve to this machine, and then read the answers.
@@ -91,7 +91,7 @@ class AccessLayer:
             return Denial(421, "host", reason)
         if denial := self._access.deny(headers, record, is_open=_is_open(path)):
             return denial
-        if (coding := _coding(headers)) not in _CODINGS:
+        if coding not in _CODINGS:
             reason = f"the body has encoding {coding.decode('latin-1')!r}. Send it as gzip, deflate or uncompressed."
             return Denial(415, "encoding", reason)
         length = headers.get(b"content-length", b"0")
@@ -184,15 +184,12 @@ def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
 
 
-def _ambiguous(scope: Scope) -> Denial | None:
+def _ambiguous(scope: Scope, headers: dict[bytes, bytes]) -> Denial | None:
     """Returns the answer to a request that names several hosts."""
-    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+    # Most requests have no header twice.
+    if len(headers) < len(scope["headers"]) and sum(name == b"host" for name, _ in scope["headers"]) > 1:
         return Denial(400, "request", "the request has more than one Host header. Send one.")
     return None
-
-
-def _coding(headers: dict[bytes, bytes]) -> bytes:
-    return headers.get(b"content-encoding", b"identity").lower()
 
 
 def _is_open(path: str) -> bool:

@@ -1,6 +1,7 @@
 """Endpoints that are started by a function: what is refused first, and a process that serves."""
 
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import httpx2 as httpx
 import pytest
 
 from serving.endpoint.options import EndpointError, EndpointOptions
-from serving.endpoint.serve import check_models, serve
+from serving.endpoint.serve import CHILD, RESERVE, check_models, possible, serve
 from tests.endpoint import IMAGES, eventually, is_loaded
 
 ROOT = Path(__file__).parents[4]
@@ -88,3 +89,18 @@ def test_a_function_starts_an_endpoint(version):
             assert process.wait(60) == 0
         finally:
             process.kill()
+
+
+def test_the_limit_of_open_files():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        assert possible(500, children=0) == 500
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 500 + RESERVE
+        assert possible(500, children=64) == 500
+        reserve = RESERVE + 64 * CHILD
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 500 + reserve
+        assert possible(10**9, children=0) == before[1] - RESERVE
+        assert possible(10**9, children=64) == before[1] - reserve
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
