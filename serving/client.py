@@ -166,7 +166,7 @@ class Client:
             raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
         else:
             options["files"] = [("picture", _file(image, number)) for number, image in enumerate(images)]
-        return self._request(_ANSWER, "POST", f"predict/{quote(model, safe='')}", **options)
+        return self._request(_ANSWER, "POST", f"predict/{_quoted(model)}", **options)
 
     def models(self) -> tuple[ServedModel, ...]:
         """Returns the served models.
@@ -190,7 +190,7 @@ class Client:
         Example:
             client.metadata("houses", version=1).metadata.columns[0].name  # "rooms"
         """
-        path = f"v1/models/{quote(model, safe='')}"
+        path = f"v1/models/{_quoted(model)}"
         if version is not None:
             path += f"/versions/{version}"
         elif label is not None:
@@ -246,6 +246,14 @@ def _key(given: str) -> bytes:
         return key.encode()
     except UnicodeEncodeError:
         raise ClientError(f"the key is not UTF-8 text. {advice}") from None
+
+
+def _quoted(model: str) -> str:
+    """Returns the name of a model as part of a path."""
+    # They change the path, and quoting does not help.
+    if model in ("", ".", ".."):
+        raise ClientError(f"{model!r} is not the name of a model. `Client.models` lists those that are served.")
+    return quote(model, safe="")
 
 
 def _file(image: ImageInput, number: int) -> tuple[str, bytes]:

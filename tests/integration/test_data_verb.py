@@ -160,10 +160,14 @@ def test_show_names_the_figure_after_the_current_folder(capsys, tmp_path, monkey
         (["paint", "mnist"], "'list', 'prepare', 'show' or 'throughput'"),
     ],
 )
-def test_user_errors_are_one_line_and_leave_nothing(capsys, tmp_path, arguments, message):
+def test_user_errors_are_one_line_and_leave_nothing(capsys, tmp_path, monkeypatch, arguments, message):
+    # Libraries that are imported for the first time write into the home folder, which is next to it.
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     assert main(["data", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("highway data: error: ")
     assert message in captured.err
     assert captured.out == ""
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())

@@ -274,6 +274,16 @@ def test_invalid_addresses_are_refused(url):
         Client(url)
 
 
+@pytest.mark.parametrize("model", ["", ".", ".."])
+def test_what_cannot_be_the_name_of_a_model_is_refused(waits, model):
+    client, endpoint = made(200)
+    with pytest.raises(ClientError, match=re.escape(f"{model!r} is not the name of a model")):
+        client.predict(model, [b"x"])
+    with pytest.raises(ClientError, match="is not the name of a model"):
+        client.metadata(model)
+    assert not endpoint.requests
+
+
 @pytest.mark.parametrize("key", ["schlüssel ключ", "a\u00a0b", "a\u00adb"])
 def test_a_key_may_have_any_characters(waits, key):
     client, endpoint = made(200, api_key=f"{key}\n")
