@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from pathlib import Path
 
 DOCKERFILE = (Path(__file__).parents[1] / "Dockerfile").read_text()
@@ -20,3 +21,12 @@ def words(name: str, instruction: str) -> list[str]:
     found = re.search(rf"^{instruction}[^\[]* (\[.*\])$", stage(name), re.MULTILINE)
     assert found, (name, instruction)
     return json.loads(found[1])
+
+
+def has_ipv6() -> bool:
+    """Returns whether this machine reaches itself by IPv6, which many containers do not."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True

@@ -22,7 +22,7 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 
-from tests.dockerfile import words
+from tests.dockerfile import has_ipv6, words
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -196,6 +196,7 @@ def test_the_health_check_runs_in_the_image(running):
     assert health_status(running, elsewhere) == 1
 
 
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_the_health_check_asks_the_address_of_the_command(endpoint):
     with started(endpoint, "::1") as running:
         with pytest.raises(httpx.ConnectError):
