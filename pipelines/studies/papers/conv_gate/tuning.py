@@ -10,7 +10,7 @@ from pipelines.studies.framework.study import Arm
 from pipelines.studies.framework.tables import MISSING, Table
 from pipelines.studies.papers.conv_gate.nets import HELD_OUT, NETS, arm
 
-RATES = (0.1, 0.2, 0.4, 0.8)
+RATES = (0.2, 0.4, 0.8)
 SCORE = "val_accuracy"
 LABEL = "short schedule: learning rates, one seed"
 
