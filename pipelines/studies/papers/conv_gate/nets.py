@@ -23,7 +23,8 @@ class TunedNet:
     Args:
         recipe: recipe of the net.
         colour: colour in figures.
-        rate: learning rate, the best of those that the short schedule tries on held-out images.
+        rate: learning rate, the best of those that the short schedule tries on held-out images
+            (docs/results/conv-gate-short).
         step: milliseconds of a training step (`python -m benchmarks gate_steps`).
     """
 
@@ -38,8 +39,6 @@ NETS = {
     "residual": TunedNet(f"{HIGHWAY}_residual", GREEN, rate=0.4, step=205.6),
     "plain": TunedNet(f"{HIGHWAY}_plain", ORANGE, rate=0.4, step=206.1),
 }
-TUNED = False
-"""True once `NETS` has the learning rates that the short schedule found; a test compares them."""
 
 
 def equal_time(steps: Mapping[str, float]) -> dict[str, int]:
