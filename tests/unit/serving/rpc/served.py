@@ -1,5 +1,7 @@
 """An endpoint with both ports in this process, and the published stubs."""
 
+import threading
+from contextlib import contextmanager
 from functools import partial
 
 import grpc
@@ -45,3 +47,16 @@ def infer_request(images=IMAGES, datatype="UINT8", **fields):
     return service_pb2.ModelInferRequest(
         **{"model_name": "tiny", "inputs": [tensor], "raw_input_contents": [images.tobytes()], **fields}
     )
+
+
+@contextmanager
+def incomplete(served, method="inference.GRPCInferenceService/ModelInfer"):
+    """Yields a call whose message does not come before the end of the block."""
+    ended = threading.Event()
+
+    def message():
+        ended.wait()
+        yield b""
+
+    yield served.channel.stream_unary(f"/{method}").future(message())
+    ended.set()

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import threading
-from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -26,7 +24,7 @@ from serving.rpc.calls import CallLimits, client_of
 from serving.rpc.connections import ConnectionLimits
 from tests.endpoint import IMAGES, eventually
 
-from .served import Served, infer_request
+from .served import Served, incomplete, infer_request
 
 Code = grpc.StatusCode
 
@@ -169,19 +167,6 @@ def wrong(function, request, **options):
     return raised.code(), raised.details()
 
 
-@contextmanager
-def incomplete(served, method="inference.GRPCInferenceService/ModelInfer"):
-    """Yields a call whose message does not come before the end of the block."""
-    ended = threading.Event()
-
-    def message():
-        ended.wait()
-        yield b""
-
-    yield served.channel.stream_unary(f"/{method}").future(message())
-    ended.set()
-
-
 def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
     infer, predict = served.inference.ModelInfer, served.prediction.Predict
     for function, request, code, said in (
@@ -290,56 +275,6 @@ def test_every_call_has_a_request_id_and_a_trace(served):
     _, answered = served.inference.ServerLive.with_call(service_pb2.ServerLiveRequest())
     found = dict(answered.trailing_metadata())
     assert found["x-request-id"] == found["traceparent"][3:35]
-
-
-def test_slow_clients_are_cut_off(settings):
-    with Served(settings, Limits(header=0.3, body=0.3, idle=0.3)) as served:
-        for method in ("inference.GRPCInferenceService/ModelInfer", "grpc.health.v1.Health/Check"):
-            with incomplete(served, method) as call:
-                assert (call.code(), call.details()) == (
-                    Code.DEADLINE_EXCEEDED,
-                    "the message did not come within 0.3 s.",
-                )
-        with socket.create_connection(served.address, 20) as silent:
-            while silent.recv(2**16):
-                pass
-
-
-def test_a_slow_message_makes_room_for_others(settings, monkeypatch):
-    monkeypatch.setattr(calls, "ARRIVING", 1)
-    monkeypatch.setattr(calls, "HURRY", 0.1)
-    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
-        slow = [stack.enter_context(incomplete(served)) for _ in range(3)]
-        # These and this request itself.
-        eventually(lambda: "highway_requests_in_flight 4.0" in served.http.get("/metrics").text)
-        assert served.inference.ModelInfer(infer_request()).model_version == "1"
-        assert [(call.code(), call.details()) for call in slow] == [
-            (Code.DEADLINE_EXCEEDED, "the message took longer than 0.1 s while others were waiting.")
-        ] * 3
-
-
-def test_health_does_not_wait_for_slow_messages(settings, monkeypatch):
-    # No slow message makes room before the end of the test.
-    monkeypatch.setattr(calls, "HURRY", 60)
-    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
-        slow = [stack.enter_context(incomplete(served)) for _ in range(2 * calls.ARRIVING)]
-        # These and this request itself.
-        eventually(lambda: f"highway_requests_in_flight {len(slow) + 1}.0" in served.http.get("/metrics").text)
-        assert served.health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=20).status
-        assert served.inference.ServerLive(service_pb2.ServerLiveRequest(), timeout=20).live
-
-
-def test_slow_health_checks_make_room_for_others(settings, monkeypatch):
-    monkeypatch.setattr(calls, "HURRY", 0.1)
-    method = "inference.GRPCInferenceService/ServerLive"
-    with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
-        slow = [stack.enter_context(incomplete(served, method)) for _ in range(2 * calls.CHECKS)]
-        eventually(lambda: any(call.done() for call in slow))
-        assert served.inference.ModelInfer(infer_request(), timeout=20).model_version == "1"
-        assert served.health.Check(health_pb2.HealthCheckRequest(), timeout=20).status
-        code, said = next((call.code(), call.details()) for call in slow if call.done())
-        assert code == Code.DEADLINE_EXCEEDED
-        assert said == "the message took longer than 0.1 s while others were waiting."
 
 
 def test_the_oldest_answers_are_late_while_too_many_bytes_are_unread():
