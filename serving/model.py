@@ -26,7 +26,7 @@ from serving.manifest import (
     read,
 )
 from serving.reference import Samples
-from serving.session import open_session, open_shared
+from serving.session import has_loop, open_session, open_shared
 
 # Inputs of a part of a batch, and the seconds for one beyond which larger parts save no time.
 PART, SLOW = 16, 1e-3
@@ -234,7 +234,8 @@ def open_model(path: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> M
 def open_version(folder: Path, threads: int = 1, trusted: Sequence[bytes] = ()) -> Model:
     """Opens the model version in a folder; see `open_model`."""
     version, found = _open(folder, read(folder, trusted), closed=bool(trusted))
-    session = open_session(folder / ONNX, threads, content=found[ONNX], weights=found.get(WEIGHTS))
+    arena = not has_loop(found[ONNX])
+    session = open_session(folder / ONNX, threads, content=found[ONNX], weights=found.get(WEIGHTS), arena=arena)
     checks.graph(session, version.manifest, folder / ONNX)
     return Model(**vars(version), session=session)
 

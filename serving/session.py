@@ -11,6 +11,8 @@ from serving.manifest import WEIGHTS
 
 # Name of ONNX Runtime's setting of the folder with the weights of a graph that is given as bytes.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+# Types of nodes with a loop, as a file contains them: the field `op_type` and its length come first.
+_LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
 _shared: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _opening = threading.Lock()
 
@@ -47,6 +49,18 @@ def open_shared(path: Path, digest: str, content: bytes | None = None) -> Any:
         return session
 
 
+def has_loop(content: bytes) -> bool:
+    """Returns whether an ONNX graph has a loop: equal layers of deep nets become one layer in a loop.
+
+    ONNX Runtime asks its arena for memory in each iteration, and for a graph without loops once per call. Calls of deep
+    nets that run at the same time would spend most of their time waiting for the arena.
+
+    Args:
+        content: the file. A wrong answer, for weights that look like a loop, costs nothing but some speed.
+    """
+    return any(loop in content for loop in _LOOPS)
+
+
 def open_session(
     path: Path, threads: int = 1, *, content: bytes | None = None, weights: bytes | None = None, arena: bool = True
 ) -> Any:
@@ -57,7 +71,8 @@ def open_session(
         threads: threads of one call. One is fastest for small nets, where handing work over costs more than it saves.
         content: content of the file, if it has been read already; nothing is loaded from its folder then.
         weights: content of the file `weights.npz` that `content` points at, if it does.
-        arena: whether the session keeps memory for the next call: as much as its largest call needed.
+        arena: whether the session keeps memory for the next call: as much as its largest call needed. Calls that run at
+            the same time have to wait for each other there; see `has_loop`.
 
     Returns:
         An `onnxruntime.InferenceSession`.

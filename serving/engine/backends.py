@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving import checks, files, manifest
-from serving.engine.batching import Batcher
+from serving.engine.batching import Batcher, measure_cost
 from serving.engine.crashes import Watchdog
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
 from serving.errors import ModelError, SmokeTestError
 from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, VALUE, Manifest
-from serving.model import Model, Seen, open_version
+from serving.model import PART, Model, Seen, open_version
 from serving.reference import Samples
 from serving.session import load_runtime
 from serving.statistics import Statistics
@@ -224,7 +224,7 @@ class InProcessBackend:
         if model.manifest != content:
             raise ModelError(f"{folder} was replaced while it was being opened. It will be opened again.")
         # The first call allocates memory; no request should have to wait for that.
-        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), content.input.dtype))
+        cost = measure_cost(model.predict, np.zeros((PART, *model.manifest.input.shape[1:]), content.input.dtype))
         measured = self.measured(model.manifest.name)
         limit = self._watchdog.limit
         predict: Callable[[np.ndarray], Outputs] = limit(version, model.predict)
@@ -234,7 +234,7 @@ class InProcessBackend:
             predict, see = crashes.attribute(version, predict), crashes.attribute(version, see)
             predict_maps = crashes.attribute(version, predict_maps)
         batcher = Batcher(
-            predict, limits.batch, limits.queue, self.executor, measured, limits.threads, unit=content.unit
+            predict, limits.batch, limits.queue, self.executor, measured, limits.threads, unit=content.unit, cost=cost
         )
         maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
         return InProcessVersion(model, batcher, see, maps)

@@ -25,9 +25,9 @@ Arrays = Mapping[str, np.ndarray]
 SHORT = 1e-3
 # The same for a request that is known to be the only one: as long as decoding its image on the loop may take.
 LONE = 5e-3
-# A batch runs in parallel with another only if it takes longer than this: two shorter ones cost more than one batch
-# that holds both.
-LONG = 3e-3
+# A batch runs in parallel with another only if its images take longer than this: one batch of both would take as much
+# longer than each of them. Handing two batches to threads costs more than a shorter time saves.
+LONG = 1e-3
 
 
 @dataclass
@@ -35,6 +35,41 @@ class _Waiting:
     images: np.ndarray
     result: asyncio.Future[Arrays]
     since: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Core seconds of a batch.
+
+    Args:
+        fixed: those that it takes with any number of images: most of all in a net of many small layers.
+        image: those that each image adds; infinite if unknown.
+    """
+
+    fixed: float = 0.0
+    image: float = math.inf
+
+
+def measure_cost(run: Callable[[np.ndarray], object], inputs: np.ndarray) -> Cost:
+    """Measures the cost of batches.
+
+    Args:
+        run: predicts a batch.
+        inputs: images or rows, at least two.
+
+    Example:
+        measure_cost(model.predict, np.zeros((16, 28, 28, 1), np.uint8))
+    """
+    one, all_ = (min(_core_seconds(run, part) for _ in range(3)) for part in (inputs[:1], inputs))
+    image = max((all_ - one) / (len(inputs) - 1), 0.0)
+    return Cost(max(one - image, 0.0), image)
+
+
+def _core_seconds(run: Callable[[np.ndarray], object], inputs: np.ndarray) -> float:
+    # CPU time: waiting for a core or for the GIL says nothing about the net.
+    start = time.thread_time()
+    run(inputs)
+    return time.thread_time() - start
 
 
 @dataclass
@@ -50,6 +85,7 @@ class Batcher:
         measured: called with the images and seconds of each batch, in the thread that computed it.
         statistics: records waiting and computing.
         unit: name of one image or row in messages.
+        cost: cost of batches, as measured before the first; that of an image then follows the batches.
     """
 
     run: Callable[[np.ndarray], Arrays]
@@ -60,6 +96,7 @@ class Batcher:
     parallel: int = 1
     statistics: Statistics = field(default_factory=Statistics)
     unit: str = "image"
+    cost: Cost = Cost()
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _images: int = 0
     _running: int = 0
@@ -67,8 +104,11 @@ class Batcher:
     _woken: bool = False
     # Whether requests have recently arrived one by one.
     _quiet: bool = True
-    # Running mean of the core seconds per image in a batch; infinite until the first measurement.
-    _seconds: float = float("inf")
+    # Running mean of the core seconds that each image adds to a batch.
+    _seconds: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seconds = self.cost.image
 
     @property
     def waiting(self) -> int:
@@ -89,11 +129,10 @@ class Batcher:
             BusyError: the queue is full.
         """
         if self._images and self._images + len(images) > self.queue:
-            # Before the first batch there is no estimate.
-            after = self._images * self._seconds / self.parallel if math.isfinite(self._seconds) else 1.0
+            after = self._estimate(self._images) / self.parallel if math.isfinite(self._seconds) else 1.0
             raise BusyError(f"{self._images} {self.unit}s are waiting already; the limit is {self.queue}.", after)
         loop = asyncio.get_running_loop()
-        if self._quiet and not self._busy() and len(images) * self._seconds <= (LONE if lone else SHORT):
+        if self._quiet and not self._busy() and self._estimate(len(images)) <= (LONE if lone else SHORT):
             # Computed at once, without waiting for the loop before and after. Others of this iteration form a batch.
             self._quiet = False
             loop.call_soon(self._end_turn)
@@ -105,6 +144,10 @@ class Batcher:
         # Runs after the loop has handled everything it has already received, which joins the same batch.
         self._wake(loop)
         return await waiting.result
+
+    def _estimate(self, images: int) -> float:
+        """Estimates the core seconds of a batch."""
+        return self.cost.fixed + images * self._seconds
 
     def _busy(self) -> bool:
         return self._woken or self._running > 0
@@ -124,7 +167,7 @@ class Batcher:
         while self._is_worth_a_core() and (batch := self._take()):
             self._quiet = len(batch) == 1
             images = batch[0].images if len(batch) == 1 else np.concatenate([one.images for one in batch])
-            if len(images) * self._seconds <= SHORT:
+            if self._estimate(len(images)) <= SHORT:
                 try:
                     self._resolve(batch, self._timed(images))
                 except Exception as error:
@@ -167,8 +210,8 @@ class Batcher:
         seconds = time.perf_counter() - start
         self.measured(len(images), seconds)
         self.statistics.compute(len(images), seconds)
-        taken = used / len(images)
-        self._seconds = taken if self._seconds == float("inf") else 0.9 * self._seconds + 0.1 * taken
+        taken = max(used - self.cost.fixed, 0.0) / len(images)
+        self._seconds = taken if math.isinf(self._seconds) else 0.9 * self._seconds + 0.1 * taken
         return outputs
 
     def _done(self, batch: list[_Waiting], computing: asyncio.Future[Arrays]) -> None:

@@ -17,6 +17,7 @@ from pipelines.data.preprocess import fit
 from pipelines.export import forms, graph, onnx_model, parity, reference, stack
 from pipelines.export.form import TracedNet
 from serving import image_files
+from serving.session import has_loop
 from tests.digits import all_digits
 from tests.finished_run import scramble, tiny_net
 
@@ -219,3 +220,4 @@ def test_shallow_stacks_are_unrolled_and_deep_ones_are_a_scan(tmp_path, digits, 
     write(tmp_path, build(), fit(Preprocess(), digits), only="onnx")
     kinds = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
     assert [kind for kind in kinds if kind in {"Loop", "Scan"}] == loops
+    assert has_loop((tmp_path / "model.onnx").read_bytes()) == bool(loops)

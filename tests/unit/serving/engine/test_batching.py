@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serving.engine import batching
-from serving.engine.batching import Batcher
+from serving.engine.batching import Batcher, Cost, measure_cost
 from serving.errors import BusyError
 
 
@@ -194,6 +194,40 @@ def test_cores_share_the_queue_evenly():
         answers = asyncio.run(together(batcher, *[images(number) for number in range(6)]))
     assert net.sizes == [3, 3]
     assert [int(answer["same"][0, 0]) for answer in answers] == list(range(6))
+
+
+def test_parts_that_would_save_no_time_are_one_batch():
+    # Nearly all of the time is that of a batch, whatever its images.
+    cost = Cost(fixed=1.0, image=batching.LONG / 10)
+    net = Together(1)
+    with ThreadPoolExecutor(2) as executor:
+        batcher = Batcher(net, largest=8, queue=20, executor=executor, parallel=2, cost=cost)
+        asyncio.run(together(batcher, *[images(number) for number in range(6)]))
+    assert net.sizes == [6]
+
+
+def test_cost_is_measured_as_the_least_of_three(monkeypatch):
+    clock, disturbed = [0.0], iter([1.0, 0.0, 0.0, 0.0, 0.0, 5.0])
+
+    def run(images):
+        clock[0] += 0.5 + 0.25 * len(images) + next(disturbed)
+
+    monkeypatch.setattr(batching.time, "thread_time", lambda: clock[0])
+    assert measure_cost(run, np.zeros((9, 1))) == Cost(fixed=0.5, image=0.25)
+
+
+def test_the_cost_of_an_image_follows_the_batches(executor, monkeypatch):
+    clock = [0.0]
+
+    def run(images):
+        clock[0] += 0.5 + 0.25 * len(images)
+        return {"same": images}
+
+    monkeypatch.setattr(batching.time, "thread_time", lambda: clock[0])
+    batcher = Batcher(run, largest=8, queue=20, executor=executor, cost=Cost(fixed=0.5, image=1.0))
+    for _ in range(50):
+        asyncio.run(batcher.predict(images(1, 2)))
+    assert batcher._seconds == pytest.approx(0.25, rel=0.02)
 
 
 def test_a_short_batch_waits_for_the_running_one(net):
