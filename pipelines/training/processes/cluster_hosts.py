@@ -242,17 +242,17 @@ def _check_batch_size(task: HostTask, hosts: int, least: int) -> None:
 
 
 def _fitting(nodes: dict[Node, str], hosts: int, least: int, task: HostTask, console: Console) -> dict[Node, str]:
-    """Returns the nodes to train on: if some are missing, as many of the others as can divide a batch evenly.
+    """Returns the nodes to train on: as many of those that there are as can divide a batch evenly.
 
     If no number of nodes that are left can, all are returned, and their processes refuse the batch size.
     """
-    if len(nodes) == hosts:
-        return nodes
     config = task.config or _config(task)
     if config is None:
         return nodes
     counts = range(len(nodes), least - 1, -1)
     count = next((n for n in counts if config.batch_size % config.divisor(n, task.devices or 1) == 0), len(nodes))
+    if count == hosts:
+        return nodes
     rest = f", which divide a batch of {config.batch_size} evenly" if count < len(nodes) else ""
     say(console, f"{len(nodes)} of {hosts} nodes take tasks; the run is trained on {count}{rest}")
     return dict(islice(nodes.items(), count))

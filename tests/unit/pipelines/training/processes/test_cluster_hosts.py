@@ -234,7 +234,7 @@ def test_with_enough_nodes_the_wait_is_shorter(monkeypatch, least, seconds):
 @pytest.mark.parametrize(
     ("batch", "mixup", "least", "count"),
     # In the last case, no number of them would do: the processes refuse the batch size.
-    [(100, 0, 2, 2), (99, 0, 2, 3), (100, 0.2, 2, 2), (102, 0.2, 2, 3), (100, 0, 3, 3)],
+    [(100, 0, 2, 2), (96, 0, 2, 3), (104, 0.2, 2, 2), (96, 0.2, 2, 3), (100, 0, 3, 3)],
 )
 def test_the_nodes_that_are_left_divide_a_batch_evenly(train, batch, mixup, least, count):
     config = configured(batch, mixup)
@@ -243,6 +243,12 @@ def test_the_nodes_that_are_left_divide_a_batch_evenly(train, batch, mixup, leas
     assert [len(attempt) for attempt in script.tasks] == [4, count]
     left = f"3 of 4 nodes take tasks; the run is trained on {count}"
     assert line == (f"{left}, which divide a batch of {batch} evenly" if count == 2 else left)
+
+
+def test_if_all_nodes_cannot_divide_a_batch_fewer_train(train):
+    script, (line,) = train([[TRAINED] * 3], nodes=[4], hosts=4, least=2, config=configured(99, 0))
+    assert [len(attempt) for attempt in script.tasks] == [3]
+    assert line == "4 of 4 nodes take tasks; the run is trained on 3, which divide a batch of 99 evenly"
 
 
 @pytest.mark.parametrize(
