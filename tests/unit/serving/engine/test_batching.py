@@ -206,14 +206,19 @@ def test_parts_that_would_save_no_time_are_one_batch():
     assert net.sizes == [6]
 
 
-def test_cost_is_measured_as_the_least_of_three(monkeypatch):
-    clock, disturbed = [0.0], iter([1.0, 0.0, 0.0, 0.0, 0.0, 5.0])
+@pytest.mark.parametrize(("scale", "most"), [(1e-3, 9), (1.0, 2)])
+def test_cost_is_measured_as_the_least_of_three(monkeypatch, scale, most):
+    clock, disturbed, sizes = [0.0], iter([1.0, 0.0, 0.0, 0.0, 0.0, 5.0]), []
 
     def run(images):
-        clock[0] += 0.5 + 0.25 * len(images) + next(disturbed)
+        sizes.append(len(images))
+        clock[0] += scale * (0.5 + 0.25 * len(images) + next(disturbed))
 
     monkeypatch.setattr(batching.time, "thread_time", lambda: clock[0])
-    assert measure_cost(run, np.zeros((9, 1))) == Cost(fixed=0.5, image=0.25)
+    cost = measure_cost(run, np.zeros((9, 1)))
+    assert (cost.fixed, cost.image) == pytest.approx((scale * 0.5, scale * 0.25))
+    # A slow net is not held up by many images.
+    assert sizes == [1, 1, 1, most, most, most]
 
 
 def test_the_cost_of_an_image_follows_the_batches(executor, monkeypatch):
