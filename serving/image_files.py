@@ -349,7 +349,8 @@ def _mixable(image: Image.Image) -> Image.Image:
     image = _eight_bits(image)
     if image.mode in _TRANSPARENT or "transparency" in image.info:
         return image.convert("RGBA").convert("RGBa")
-    return image if image.mode == "L" else image.convert("L" if image.mode == "1" else "RGB")
+    # Pillow would copy an image that has the mode already.
+    return image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
