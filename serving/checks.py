@@ -183,7 +183,7 @@ def smoke_test(model: Any) -> None:
     inputs = samples.inputs if samples else np.zeros((COMPARED, *content.input.shape[1:]), content.input.dtype)
     # A graph may have been traced with the number of samples.
     for batch in (inputs, np.resize(inputs, (2 * len(inputs) + 1, *inputs.shape[1:]))):
-        with _refusing():
+        with refusing():
             found = model.predict(batch)
             sizes(found, len(batch), content)
             values(found, content)
@@ -209,8 +209,19 @@ def conversion(version: Any) -> None:
     if version.conversion is None:
         return
     for rgba in _drawn():
-        with _refusing():
+        with refusing():
             version.see(rgba, segments=True)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Refuses a version whose outputs in the block cannot be answers."""
+    try:
+        yield
+    except OutputError as error:
+        # A graph that failed may have lacked memory: the version is tried again.
+        kind = SmokeTestError if error.__cause__ else ModelError
+        raise kind(f"{error.fault}. Train and export it again.") from error
 
 
 def named(content: Manifest) -> str:
@@ -244,17 +255,6 @@ def _is_within(parts: np.ndarray) -> bool:
     """Returns whether parts of an image, top, bottom, left and right from 0 to 1, are in it; NaN is not."""
     starts, ends = parts[..., ::2], parts[..., 1::2]
     return bool((starts >= -ROUNDING).all() and (starts <= ends).all() and (ends <= 1 + ROUNDING).all())
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Refuses a version whose outputs cannot be answers."""
-    try:
-        yield
-    except OutputError as error:
-        # A graph that failed may have lacked memory: the version is tried again.
-        kind = SmokeTestError if error.__cause__ else ModelError
-        raise kind(f"{error.fault}. Train and export it again.") from error
 
 
 def _drawn() -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving import checks, files, manifest
-from serving.engine.batching import Batcher, measure_cost
+from serving.engine.batching import Batcher, Cost, measure_cost
 from serving.engine.crashes import Watchdog
 from serving.engine.processes import ChildProcesses, EndedError
 from serving.engine.settings import Settings
@@ -215,7 +215,7 @@ class InProcessBackend:
                 "model again."
             )
         try:
-            self.children.call(smoke_test_version, folder, limits.trust)
+            cost = self.children.call(smoke_test_version, folder, limits.trust)
         except EndedError:
             raise SmokeTestError(
                 f"opening {folder} and a first prediction crashed, or took more than {SMOKE_TEST:g} s. Export it again."
@@ -224,7 +224,7 @@ class InProcessBackend:
         if model.manifest != content:
             raise ModelError(f"{folder} was replaced while it was being opened. It will be opened again.")
         # The first call allocates memory; no request should have to wait for that.
-        cost = measure_cost(model.predict, np.zeros((PART, *model.manifest.input.shape[1:]), content.input.dtype))
+        model.predict(np.zeros((1, *model.manifest.input.shape[1:]), content.input.dtype))
         measured = self.measured(model.manifest.name)
         limit = self._watchdog.limit
         predict: Callable[[np.ndarray], Outputs] = limit(version, model.predict)
@@ -240,9 +240,13 @@ class InProcessBackend:
         return InProcessVersion(model, batcher, see, maps)
 
 
-def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> None:
-    """Opens a version and predicts with it; raises an error if either fails."""
-    checks.smoke_test(open_version(folder, trusted=trusted))
+def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> Cost:
+    """Opens a version, predicts with it, and measures the cost; raises an error if any of it fails."""
+    model = open_version(folder, trusted=trusted)
+    checks.smoke_test(model)
+    content = model.manifest.input
+    with checks.refusing():
+        return measure_cost(model.predict, np.zeros((PART, *content.shape[1:]), content.dtype))
 
 
 def complete(outputs: Outputs, content: Manifest) -> dict[str, Any]:

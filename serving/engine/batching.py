@@ -58,7 +58,7 @@ def measure_cost(run: Callable[[np.ndarray], object], inputs: np.ndarray) -> Cos
         inputs: images or rows, at least two.
 
     Example:
-        measure_cost(model.predict, np.zeros((16, 28, 28, 1), np.uint8))
+        measure_cost(model.predict, images).image
     """
     one = min(_core_seconds(run, inputs[:1]) for _ in range(3))
     # Of a slow net, one more image says enough.

@@ -11,6 +11,7 @@ import pytest
 
 from serving import checks, manifest
 from serving.errors import ModelError, OutputError, SmokeTestError
+from serving.model import open_version
 from tests import tiny_model
 
 from .changed_versions import edit, seal, tried, write
@@ -100,9 +101,11 @@ def test_samples_without_images_are_refused(version):
 
 def test_a_batch_that_cannot_be_answered_is_an_error_of_the_model(version):
     edit(version, at_most(10))
-    model = tried(version).model
+    model = open_version(version)
     with pytest.raises(OutputError, match=r"\(10, 4\), its manifest says float32 \(11, 4\)\. The model is at fault"):
         model.predict(np.zeros((11, *tiny_model.SHAPE), "uint8"))
+    with pytest.raises(ModelError, match=r"\(10, 4\), its manifest says float32 \(16, 4\)\. Train and export it again"):
+        tried(version)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from serving.engine import backends
+from serving.engine.batching import Cost
 from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.http.logs import JsonFormatter
@@ -134,13 +135,19 @@ def test_a_removed_key_is_refused_while_a_version_is_being_opened(version, tmp_p
     file, opening, opened = tmp_path / "keys", threading.Event(), threading.Event()
     file.write_text("alice secret\nbob other\n")
     settings = Settings(models=version.parents[1], key_file=file, poll=0.02)
+
+    def slow(*_):
+        opening.set()
+        opened.wait(60)
+        return Cost()
+
     with LoadedClient(make_app(settings)) as client:
 
         def status(key):
             return client.get("/models", headers={"x-api-key": key}).status_code
 
         assert (status("secret"), status("other")) == (200, 200)
-        monkeypatch.setattr(backends, "smoke_test_version", lambda *_: opening.set() or opened.wait(60))
+        monkeypatch.setattr(backends, "smoke_test_version", slow)
         add_version(version.parent, 2)
         try:
             assert opening.wait(60)
