@@ -206,19 +206,23 @@ def test_parts_that_would_save_no_time_are_one_batch():
     assert net.sizes == [6]
 
 
-@pytest.mark.parametrize(("scale", "most"), [(1e-3, 9), (1.0, 2)])
-def test_cost_is_measured_as_the_least_of_three(monkeypatch, scale, most):
-    clock, disturbed, sizes = [0.0], iter([1.0, 0.0, 0.0, 0.0, 0.0, 5.0]), []
+@pytest.mark.parametrize(("scale", "calls", "most"), [(1e-4, 270, 9), (1.0, 3, 2)])
+def test_cost_is_measured_as_the_least_of_several(monkeypatch, scale, calls, most):
+    clock, sizes = [0.0], []
 
     def run(images):
+        # The first calls with a size are slow.
+        warm = len(images) in sizes[:-1]
         sizes.append(len(images))
-        clock[0] += scale * (0.5 + 0.25 * len(images) + next(disturbed))
+        clock[0] += scale * (0.5 + 0.25 * len(images)) * (1 if warm else 3)
 
     monkeypatch.setattr(batching.time, "thread_time", lambda: clock[0])
     cost = measure_cost(run, np.zeros((9, 1)))
     assert (cost.fixed, cost.image) == pytest.approx((scale * 0.5, scale * 0.25))
-    # A slow net is not held up by many images.
-    assert sizes == [1, 1, 1, most, most, most]
+    # A slow net is not held up by many calls, or by many images.
+    assert {*sizes} == {1, most}
+    assert 3 <= sizes.count(1) <= calls
+    assert 3 <= sizes.count(most) <= calls
 
 
 def test_the_cost_of_an_image_follows_the_batches(executor, monkeypatch):
