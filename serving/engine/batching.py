@@ -28,7 +28,7 @@ LONE = 5e-3
 # A batch runs in parallel with another only if its images take longer than this: one batch of both would take as much
 # longer than each of them. Handing two batches to threads costs more than a shorter time saves.
 LONG = 1e-3
-# Core seconds in which the cost of a batch is measured, if three calls do not take longer.
+# Core seconds in which the cost of batches is measured, if three calls with each size do not take longer.
 MEASURED = 0.02
 
 
@@ -62,22 +62,21 @@ def measure_cost(run: Callable[[np.ndarray], object], inputs: np.ndarray) -> Cos
     Example:
         measure_cost(model.predict, images).image
     """
-    one = _core_seconds(run, inputs[:1])
-    # Of a slow net, one more image says enough.
-    several = inputs if one <= LONE else inputs[:2]
-    image = max((_core_seconds(run, several) - one) / (len(several) - 1), 0.0)
+    # The first calls are slow. Of a slow net, one more image says enough.
+    several = inputs if _core_seconds(run, inputs[:1]) <= LONE else inputs[:2]
+    times: list[tuple[float, float]] = []
+    while len(times) < 3 or np.sum(times) < MEASURED:
+        times.append((_core_seconds(run, inputs[:1]), _core_seconds(run, several)))
+    one, more = np.min(times, axis=0).tolist()
+    image = max((more - one) / (len(several) - 1), 0.0)
     return Cost(max(one - image, 0.0), image)
 
 
 def _core_seconds(run: Callable[[np.ndarray], object], inputs: np.ndarray) -> float:
-    """Measures the least time of three calls, or of more if they are short: the first ones take longer."""
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < MEASURED:
-        # CPU time: waiting for a core or for the GIL says nothing about the net.
-        start = time.thread_time()
-        run(inputs)
-        times.append(time.thread_time() - start)
-    return min(times)
+    # CPU time: waiting for a core or for the GIL says nothing about the net.
+    start = time.thread_time()
+    run(inputs)
+    return time.thread_time() - start
 
 
 @dataclass

@@ -206,7 +206,7 @@ def test_parts_that_would_save_no_time_are_one_batch():
     assert net.sizes == [6]
 
 
-@pytest.mark.parametrize(("scale", "calls", "most"), [(1e-4, 270, 9), (1.0, 3, 2)])
+@pytest.mark.parametrize(("scale", "calls", "most"), [(1e-4, 60, 9), (1.0, 3, 2)])
 def test_cost_is_measured_as_the_least_of_several(monkeypatch, scale, calls, most):
     clock, sizes = [0.0], []
 
@@ -221,7 +221,6 @@ def test_cost_is_measured_as_the_least_of_several(monkeypatch, scale, calls, mos
     assert (cost.fixed, cost.image) == pytest.approx((scale * 0.5, scale * 0.25))
     # A slow net is not held up by many calls, or by many images.
     assert {*sizes} == {1, most}
-    assert 3 <= sizes.count(1) <= calls
     assert 3 <= sizes.count(most) <= calls
 
 
