@@ -8,7 +8,7 @@ Net         that of cifar10_modern with less than a third of its channels (192,7
 Data        CIFAR-10; 5,000 of the training images are held out, and learning rates are chosen on them
 Published   nothing
 Sources     all numbers are ours: those of the recipe (`recipes.modern`), with 20 epochs
-Measured    the learning rates (docs/results/conv-gate-short)
+Measured    all of it, with three seeds (docs/results/conv-gate), and the learning rates (docs/results/conv-gate-short)
 """
 
 import statistics
