@@ -92,7 +92,7 @@ class Batcher:
         measured: called with the images and seconds of each batch, in the thread that computed it.
         statistics: records waiting and computing.
         unit: name of one image or row in messages.
-        cost: cost of batches, as measured before the first; that of an image then follows the batches.
+        cost: cost of batches, as measured before the first; after it, that of an image follows the batches.
     """
 
     run: Callable[[np.ndarray], Arrays]
@@ -111,11 +111,9 @@ class Batcher:
     _woken: bool = False
     # Whether requests have recently arrived one by one.
     _quiet: bool = True
-    # Running mean of the core seconds that each image adds to a batch.
-    _seconds: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._seconds = self.cost.image
+    # Running mean of the core seconds that each image adds to a batch. Infinite before the first, which is computed in
+    # a thread: it may never end.
+    _seconds: float = math.inf
 
     @property
     def waiting(self) -> int:
@@ -218,7 +216,8 @@ class Batcher:
         self.measured(len(images), seconds)
         self.statistics.compute(len(images), seconds)
         taken = max(used - self.cost.fixed, 0.0) / len(images)
-        self._seconds = taken if math.isinf(self._seconds) else 0.9 * self._seconds + 0.1 * taken
+        mean = self.cost.image if math.isinf(self._seconds) else self._seconds
+        self._seconds = taken if math.isinf(mean) else 0.9 * mean + 0.1 * taken
         return outputs
 
     def _done(self, batch: list[_Waiting], computing: asyncio.Future[Arrays]) -> None:

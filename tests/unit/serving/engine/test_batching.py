@@ -197,13 +197,29 @@ def test_cores_share_the_queue_evenly():
 
 
 def test_parts_that_would_save_no_time_are_one_batch():
+    async def later(batcher):
+        await batcher.predict(images(9))
+        return await together(batcher, *[images(number) for number in range(6)])
+
     # Nearly all of the time is that of a batch, whatever its images.
     cost = Cost(fixed=1.0, image=batching.LONG / 10)
     net = Together(1)
     with ThreadPoolExecutor(2) as executor:
-        batcher = Batcher(net, largest=8, queue=20, executor=executor, parallel=2, cost=cost)
-        asyncio.run(together(batcher, *[images(number) for number in range(6)]))
-    assert net.sizes == [6]
+        asyncio.run(later(Batcher(net, largest=8, queue=20, executor=executor, parallel=2, cost=cost)))
+    assert net.sizes == [1, 6]
+
+
+def test_the_first_batch_is_computed_in_a_thread_however_short(executor):
+    used = []
+
+    def run(images):
+        used.append(threading.current_thread() is threading.main_thread())
+        return {"same": images}
+
+    batcher = Batcher(run, largest=8, queue=20, executor=executor, cost=Cost(fixed=0.0, image=1e-6))
+    for _ in range(2):
+        asyncio.run(batcher.predict(images(1)))
+    assert used == [False, True]
 
 
 @pytest.mark.parametrize(("scale", "calls", "most"), [(1e-4, 60, 9), (1.0, 3, 2)])
