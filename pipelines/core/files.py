@@ -143,7 +143,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def removing_new(path: Path) -> Iterator[None]:
-    """Removes a folder and those above it if the block creates them, raises, and leaves them empty.
+    """Removes a folder and those above it if the block creates them and leaves them empty.
 
     Args:
         path: the folder.
@@ -156,11 +156,10 @@ def removing_new(path: Path) -> Iterator[None]:
     created = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield
-    except BaseException:
+    finally:
         for folder in created:
             with suppress(OSError):  # It is not empty, or another process has removed it.
                 folder.rmdir()
-        raise
 
 
 def check_writable(path: Path) -> None:

@@ -229,10 +229,11 @@ def test_new_folders_that_an_error_leaves_empty_are_removed(tmp_path, error):
     assert contents(tmp_path) == {"old", "old/new", "old/new/file"}
 
 
-def test_new_folders_stay_if_there_is_no_error(tmp_path):
+def test_new_folders_stay_if_they_have_files(tmp_path):
     with removing_new(tmp_path / "new" / "study"):
-        (tmp_path / "new").mkdir()
-    assert contents(tmp_path) == {"new"}
+        (tmp_path / "new" / "study").mkdir(parents=True)
+        (tmp_path / "new" / "file").touch()
+    assert contents(tmp_path) == {"new", "new/file"}
 
 
 def test_a_folder_need_not_exist_to_be_writable(tmp_path, monkeypatch):
