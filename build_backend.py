@@ -46,7 +46,8 @@ PACKAGES = {
 """Names of the packages in the wheel, by their names in the repository."""
 EXTRAS = ("docs", "predict", "serving", "tracing")
 FILES = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg", *(f"requirements/{name}.in" for name in EXTRAS))
-IMPORT = re.compile(rf"^(\s*from )({'|'.join(PACKAGES)})(?=[\w.]* import\b)", re.MULTILINE)
+# The page of the endpoint shows imports, too, in quotes.
+IMPORT = re.compile(rf"^(\s*\"?from )({'|'.join(PACKAGES)})(?=[\w.]* import\b)", re.MULTILINE)
 ENTRY_POINT = re.compile(rf"(?<= = )({'|'.join(PACKAGES)})(?=[\w.]*:\w)")
 FIGURE = re.compile(r"^!\[[^]]*\]\((?!https?:)[^)]*\)\n\n(?:\*[^*]+\*\n\n)?", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^]]*)\]\((?!https?:)([^)]*)\)")
@@ -68,7 +69,7 @@ def copy_sources(root: Path, folder: Path) -> None:
     """Copies what the wheel is built from into an empty folder, with the names of the wheel."""
     for name, renamed in PACKAGES.items():
         shutil.copytree(root / name, folder / renamed, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in folder.rglob("*.py"):
+    for path in (*folder.rglob("*.py"), *folder.rglob("*.js")):
         path.write_text(IMPORT.sub(_renamed, path.read_text(encoding="utf-8")), encoding="utf-8")
     for name in FILES:
         (folder / name).parent.mkdir(exist_ok=True)

@@ -54,9 +54,10 @@ export function closeCamera() {
   run += 1;
   if (stream) switchOff(stream);
   stream = video.srcObject = null;
-  const shown = !video.hidden;
+  const focused = find("shutter").contains(document.activeElement);
   show(false);
-  if (shown) find("camera").focus();
+  // A hidden button loses the focus.
+  if (focused) find("camera").focus();
 }
 
 const switchOff = (found) => found.getTracks().forEach((track) => track.stop());

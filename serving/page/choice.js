@@ -19,10 +19,13 @@ function target(one, which = {}) {
 
 const options = (pairs) => pairs.map(([text, value]) => new Option(text, value));
 
+// What a choice like `label=stable` names, and the name.
+const pair = (text) => /^(label|version)=(.*)$/s.exec(text)?.slice(1) ?? [];
+
 function set(select, choices, value) {
   select.replaceChildren(...choices);
   // A choice that is not offered stays visible: the page then says why it cannot be had.
-  if (![...select.options].some((option) => option.value === value)) select.append(new Option(value.split("=").at(-1), value));
+  if (![...select.options].some((option) => option.value === value)) select.append(new Option(pair(value)[1] ?? value, value));
   select.value = value;
 }
 
@@ -61,7 +64,7 @@ export class Choice {
 
   get first() {
     const one = this.models.find((each) => each.name === this.wanted.model);
-    const [kind, value] = this.wanted.version.split("=");
+    const [kind, value] = pair(this.wanted.version);
     return one && target(one, value ? { [kind]: value } : {});
   }
 
@@ -78,10 +81,12 @@ export class Choice {
     if (!name) return this.loading ? "" : "No model is served yet. Export one with `highway export`.";
     const [other, missing] = this.lost.split("/");
     if (this.first) {
-      return missing ? `Cannot compare with “${other}”, version ${missing}: it is not served, or takes another kind of input.` : "";
+      if (!missing) return "";
+      const served = this.models.find((one) => one.name === other)?.versions.some((number) => String(number) === missing);
+      return `Cannot compare with “${other}”, version ${missing}: it ${served ? "takes another kind of input" : "is not served"}.`;
     }
     if (!states) return this.loading ? "" : `There is no model “${name}” here. Choose another one.`;
-    const [kind, value] = which.split("=");
+    const [kind, value] = pair(which);
     const { labels } = this.models.find((one) => one.name === name) ?? {};
     if (kind === "label" && labels && !Object.hasOwn(labels, value)) {
       return `Model “${name}” has no label “${value}”. Choose another version.`;
@@ -94,6 +99,12 @@ export class Choice {
     if (!refused.length) return `Model “${name}” is being loaded.`;
     const reasons = refused.map((one) => `Version ${one.version} was refused: ${one.status.error_message}`);
     return `Model “${name}” is here, but ${state ? `version ${number} cannot` : "none of its versions can"} be served. ${reasons.join(" ")}`;
+  }
+
+  // Chooses a served model, unless it is chosen already.
+  use(name) {
+    const served = this.models.some((one) => one.name === name);
+    if (served && name !== this.wanted.model) this.#choose({ model: name, version: "", against: "" });
   }
 
   #choose(change) {
@@ -128,7 +139,7 @@ export class Choice {
   }
 
   #address() {
-    const [kind, value] = this.wanted.version.split("=");
+    const [kind, value] = pair(this.wanted.version);
     const { model: name, against: other } = this.wanted;
     const query = new URLSearchParams({ ...(name && { model: name }), ...(value && { [kind]: value }), ...(other && { against: other }) });
     history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}`);

@@ -16,8 +16,9 @@ import { remember } from "./visit.js";
 
 const POLL = 5000; // Milliseconds between two requests for the list of models,
 const SOON = 500; // and while the endpoint is still loading them.
+const LATE = 300; // Milliseconds without an answer after which the one before is marked as such.
 const canvas = find("canvas");
-const drawing = new Drawing(canvas, () => predict());
+const drawing = new Drawing(canvas, redrawn);
 const pen = new Pen(drawing, find("pen"));
 const row = new Row(() => predict());
 const choice = new Choice(choose);
@@ -25,9 +26,9 @@ const [first, second] = ["answer", "other"].map((id) => new Answer(find(id)));
 let kind = null;
 // How an image gets the shape of the input, by kind.
 const FITS = {
-  natural: "The centre of the image is used, cropped to the shape that the net takes, without a frame around it.",
-  padded: "The whole image is used, with grey bars if it has another shape than the net takes.",
-  squashed: "The whole image is used, squashed to the shape that the net takes.",
+  natural: "The image is cropped to its centre, in the shape of the net's input; a frame around it is left out.",
+  padded: "The whole image is used, with grey bars if its shape is not that of the net's input.",
+  squashed: "The whole image is used, squashed to the shape of the net's input.",
 };
 let asked = "";
 // The refusal of the last image or row, until it may be sent again.
@@ -126,6 +127,12 @@ function choose() {
   predict();
 }
 
+// Follows the drawing, which the camera would cover.
+function redrawn() {
+  closeCamera();
+  predict();
+}
+
 // One request at a time; changes in the meantime are sent afterwards.
 let busy = false;
 let again = false;
@@ -168,7 +175,9 @@ async function once() {
   }
   // Strokes go on while the endpoint is busy or does not answer.
   if (refusal) throw refusal;
-  const found = await Promise.all(cards.map(([, target]) => classify(target, given, true)));
+  const late = setTimeout(showOld, LATE);
+  const answers = Promise.all(cards.map(([, target]) => classify(target, given, true)));
+  const found = await answers.finally(() => clearTimeout(late));
   // Another image may be shown, the form cleared, and another model chosen, in the meantime.
   if (table ? !row.values : drawing.state.subject !== state.subject) return;
   if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
@@ -177,7 +186,12 @@ async function once() {
   cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds, most));
   if (table) return;
   showCrop(state, choice.first, found[0].answer.predictions[0]);
-  remember(canvas, state, choice.first, found[0].answer, (earlier) => drawing.restore(earlier));
+  const { name } = choice.first;
+  remember(canvas, state, choice.first, found[0].answer, (earlier) => {
+    // A drawing is nothing for a net that takes photographs.
+    choice.use(name);
+    drawing.restore(earlier);
+  });
 }
 
 // Once it is shown, its prediction replaces the problem of the image before.

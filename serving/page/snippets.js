@@ -12,7 +12,7 @@ const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 // Describes the request for an image, the state of a `Drawing`, by a version.
 export function describe(target, state, drawing) {
   image = drawing;
-  const name = state.file?.name ?? "drawing.png";
+  const name = state.file?.name ?? (target.kind === "digit" ? "drawing.png" : "photo.jpg");
   // Samples have an address; drawings and photos exist only on this page.
   find("save").hidden = Boolean(state.source) || drawing.empty;
   const given = state.source ? download(state.source) : JSON.stringify(name);

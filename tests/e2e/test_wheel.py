@@ -82,6 +82,10 @@ def test_nothing_in_the_wheel_names_the_folders_of_the_repository(wheel):
         if module.partition(".")[0] in ("pipelines", "serving")
     }
     assert found == set()
+    others = {name: wheel.read(name).decode() for name in wheel.namelist() if name.endswith((".js", ".html", ".json"))}
+    assert any("from highway_keras_serving.client import Client" in text for text in others.values())
+    imported = re.compile(r"\b(?:from|import) (?:pipelines|serving)\b")
+    assert [name for name, text in others.items() if imported.search(text)] == []
 
 
 def test_the_program_runs_from_the_wheel(wheel, tmp_path):

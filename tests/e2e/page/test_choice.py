@@ -201,7 +201,7 @@ def test_the_page_sends_no_faster_than_its_key_may(models, tmp_path, window):
 def test_a_version_that_cannot_be_compared_is_named(page, endpoint):
     page.open(f"{endpoint.url}/?model=digits&against=digits%2F9")
     page.until("return document.getElementById('message').textContent !== ''")
-    said = "Cannot compare with “digits”, version 9: it is not served, or takes another kind of input."
+    said = "Cannot compare with “digits”, version 9: it is not served."
     assert page.get("message").text == said
     page.choose("against", "other, version 1")
     page.until("return document.getElementById('message').textContent === ''")

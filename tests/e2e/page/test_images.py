@@ -50,7 +50,7 @@ def test_a_model_of_photographs_takes_files_and_no_strokes(page, image_files):
     # Inputs that are not square are drawn in their own shape.
     fit = "return getComputedStyle(document.querySelector(arguments[0])).objectFit"
     assert {page.driver.execute_script(fit, f"#answer .{part}") for part in ("seen", "open")} == {"contain"}
-    assert page.get("keys").text.startswith("The centre of the image is used")
+    assert page.get("keys").text.startswith("The image is cropped to its centre")
     # Strokes on photographs are ignored, and the area is not in the tab order.
     page.draw(SEVEN)
     assert page.verdict() == "blue"
@@ -90,18 +90,45 @@ def test_samples_are_classified_and_kept_for_this_visit(page):
     page.until("return document.querySelector('#answer .verdict b').textContent === '7'")
 
 
+# Delays the next prediction until `goOn` is called.
+WAITING = """
+    const original = fetch;
+    window.fetch = async (path, ...others) => {
+        if (path.startsWith("predict")) {
+            window.fetch = original;
+            await new Promise((done) => { window.goOn = done; });
+        }
+        return original(path, ...others);
+    };"""
+
+
+def test_an_answer_that_is_late_does_not_look_like_that_of_the_image_before(page):
+    page.until("return document.querySelectorAll('#samples img').length === 10")
+    page.driver.find_element("css selector", "#samples [title='7']").click()
+    assert page.verdict() == "7"
+    page.driver.execute_script(WAITING)
+    page.driver.find_element("css selector", "#samples [title='5']").click()
+    page.until("return document.querySelector('#answer').classList.contains('old')")
+    assert page.part(".source").text == "This was the answer before."
+    page.driver.execute_script("window.goOn()")
+    assert page.verdict() == "5"
+    assert "old" not in page.get("answer").get_attribute("class")
+
+
+def test_an_image_of_this_visit_returns_to_its_model(page, image_files):
+    page.draw(SEVEN)
+    assert page.verdict() == "7"
+    page.choose("model", "photographs")
+    page.add_file("paste", image_files / "red.jpg", "image/jpeg")
+    page.until("return document.querySelector('#answer .verdict b').textContent === 'red'")
+    page.driver.find_elements("css selector", "#past button")[1].click()
+    page.until("return document.querySelector('#answer .verdict b').textContent === '7'")
+    assert page.get("model").get_attribute("value") == "digits"
+
+
 def test_an_answer_for_an_image_that_is_no_longer_shown_is_not_kept(page):
     page.until("return document.querySelectorAll('#samples img').length === 10")
-    script = """
-        const original = fetch;
-        window.fetch = async (path, ...others) => {
-            if (path.startsWith("predict")) {
-                window.fetch = original;
-                await new Promise((done) => { window.goOn = done; });
-            }
-            return original(path, ...others);
-        };"""
-    page.driver.execute_script(script)
+    page.driver.execute_script(WAITING)
     page.driver.find_element("css selector", "#samples [title='7']").click()
     page.until("return Boolean(window.goOn)")
     image = "return document.getElementById('canvas').toDataURL()"
@@ -241,6 +268,16 @@ def test_a_photo_is_taken_with_the_camera(page):
     assert not page.get("video").is_displayed()
     # The control with the focus is gone.
     assert page.driver.execute_script("return document.activeElement.id") == "camera"
+
+
+def test_the_camera_does_not_cover_another_image(page):
+    page.until("return document.querySelectorAll('#samples img').length === 10")
+    page.get("camera").click()
+    page.until("return !document.getElementById('shutter').hidden")
+    page.driver.find_element("css selector", "#samples [title='7']").click()
+    assert page.verdict() == "7"
+    assert not page.get("video").is_displayed()
+    assert page.driver.execute_script("return document.activeElement.title") == "7"
 
 
 def test_one_camera_is_on_and_none_without_images(page):
