@@ -107,8 +107,8 @@ def _segments(encoded: bytes) -> Iterator[_JpegSegment]:
     start = 2
     while True:
         mark, kind = encoded[start], encoded[start + 1]
-        if mark != 0xFF:
-            raise IndexError("this is no marker")
+        if mark != 0xFF or kind in _WITHIN:
+            raise IndexError("this is no segment")
         if kind == _END:
             return
         end = start + 2 + struct.unpack_from(">H", encoded, start + 2)[0]

@@ -309,8 +309,14 @@ def from_preset(name: str, *, weights: bool = False, **overrides: Any) -> keras.
     Reference:
         Srivastava, Greff, Schmidhuber 2015, arXiv 1507.06228, Tables 1 to 3 and sections 3.1 and 4.
     """
+    if not isinstance(weights, bool):
+        raise ValueError(
+            "weights must be True, for the trained weights of the package, or False. To load a file, call "
+            f"`load_weights` of the net. Received: weights={weights!r}"
+        )
     if name not in PRESETS:
-        close = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0.7)
+        known = trained_weights.pretrained() if weights else PRESETS
+        close = difflib.get_close_matches(str(name), known, n=1)
         hint = f"Did you mean '{close[0]}'? " if close else ""
         raise ValueError(f"There is no such preset. {hint}Choices: {', '.join(PRESETS)}. Received: name={name!r}")
     preset = PRESETS[name]

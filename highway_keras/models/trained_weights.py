@@ -52,9 +52,11 @@ def load(net: keras.Model, name: str) -> None:
     }
     if different and different.keys() != _weights(net.layers[-1]).keys():
         name, shape = next(iter(different.items()))
+        found = f"{arrays[name].shape}" if name in arrays else "missing"
         raise ValueError(
-            "With weights=True, only the number of outputs may differ from the preset. "
-            f"Received: {name} of shape {shape}"
+            f"The trained weights do not fit: {name} has the shape {shape}, and theirs is {found}. With weights=True, "
+            "all layers but the last must have the shapes of the preset, and the last one as many inputs: choose "
+            "another input_shape, or outputs of your own."
         )
     for name in weights.keys() - different.keys():
         weights[name].assign(arrays[name])

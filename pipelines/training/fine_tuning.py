@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,10 @@ def _open(source: Location) -> tuple[keras.Model, Location]:
     if not source.exists() and str(source) in pretrained():
         return from_preset(source.name, weights=True), source
     if source.suffix != ".keras" or not source.is_file():
+        close = get_close_matches(str(source), pretrained(), n=1)
+        hint = f"Did you mean {close[0]}? " if close else ""
         raise UserError(
-            f"there is no net in {source}. Expected a run directory, a .keras file, or a preset with trained weights "
+            f"there is no net in {source}. {hint}Expected a run directory, a .keras file, or a preset with trained weights "
             f"({', '.join(pretrained())}), to start from."
         )
     return load_file(source), source

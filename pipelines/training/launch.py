@@ -87,8 +87,8 @@ def start(config: Config, path: Path, options: Options) -> Run:
                 ready.net.save(aside)
         _announce(run, options.console)
         if config.start_from:
-            new = f", with a new layer {ready.replaced}" if ready.replaced else ""
-            say(options.console, f"starting from {config.start_from}{new}")
+            last = f"with a new layer {ready.replaced}" if ready.replaced else "including its last layer"
+            say(options.console, f"starting from {config.start_from}, {last}")
         finish(Training(run, ready.net, ready.model, fitted, examples, state, options))
     return run
 

@@ -11,7 +11,9 @@ from pipelines.core.guard import check_backend, guarded
 from pipelines.verbs import VERBS
 
 WITHOUT_TENSORFLOW = ("predict", "release", "serve")
-"""Verbs for which the extra `serving` is enough."""
+"""Verbs for which the extra `serving` is enough, except for data sets of TFDS,"""
+FRAMEWORKS = ("jax", "keras", "tensorflow", "tensorflow_datasets", "torch")
+"""which need some of these packages."""
 OWN_PACKAGES = ("highway_keras", "pipelines", "serving")
 """Start of the names of packages that are always installed: a missing module in one of them is a bug."""
 
@@ -55,7 +57,7 @@ def _run(verb: str, words: list[str]) -> None:
         package = (error.name or "").partition(".")[0]
         if not package or package.startswith(OWN_PACKAGES):
             raise
-        extra = "serving" if verb in WITHOUT_TENSORFLOW else "cpu"
+        extra = "serving" if verb in WITHOUT_TENSORFLOW and package not in FRAMEWORKS else "cpu"
         raise UserError(
             f"the package '{package}' is not installed. Without an extra, highway-keras is the library alone; this "
             f'verb needs: pip install "highway-keras[{extra}]"{"" if extra == "serving" else " ([gpu] for CUDA)"}'

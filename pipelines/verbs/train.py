@@ -266,6 +266,11 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     chosen = parse_over(NewRun, default, arguments[1:], f"{TRAIN} {arguments[0]}", about)
     config = Config(**{field: getattr(chosen, field) for field in Config.model_fields})
     recipes.check_preset(config)
+    if config.freeze and not config.start_from:
+        raise UserError(
+            f"--freeze {config.freeze} keeps trained layers as they are, and these would be random. Name a net to start "
+            "from (--from), or leave --freeze out."
+        )
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another working directory.
         config = config.model_copy(update={"start_from": str(Path(config.start_from).absolute())})

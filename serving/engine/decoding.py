@@ -47,10 +47,14 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _SEGMENTS, _EXTRAS = 64, 2**14
 # Compressed chunks, before or after the pixels: a few bytes of them can expand to a million.
 _COMPRESSED = (b"zTXt", b"iTXt", b"iCCP")
+# Segments before the frame of a JPEG file: codes, tables, the interval of restarts, applications' data and comments.
+# Decoders differ in how they read others, fill bytes and what is no segment.
+_JPEG_SEGMENTS = frozenset((0xC4, 0xCC, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # Frames of progressive JPEG files, in which each scan refines all pixels, and the minimum number of scans to assume.
 _PROGRESSIVE, _SCANS = (0xC2, 0xC6, 0xCA, 0xCE), 10
-# Nanoseconds per pixel of `picture.onnx`.
-_INPUT_NS = 15
+# Nanoseconds per pixel of `picture.onnx`, and per row of a file, which may be one pixel wide.
+_INPUT_NS, _ROW_NS = 15, 50
 
 T = TypeVar("T")
 
@@ -63,7 +67,7 @@ class Estimate(NamedTuple):
     simple: bool
     """True if the header holds nothing unusual."""
     pixels: int = 0
-    """Width times height, if the header names them."""
+    """Width times height; 0 if they are unknown, as is the time then."""
 
     @property
     def light(self) -> bool:
@@ -130,7 +134,14 @@ class Decoder:
         self._threads = ThreadPoolExecutor(self.processes, "decode")
 
     async def decode(
-        self, file: bytes, name: str, to_input: Callable[[np.ndarray], T], side: int = SIDE, grey: bool = False
+        self,
+        file: bytes,
+        name: str,
+        to_input: Callable[[np.ndarray], T],
+        *,
+        side: int = SIDE,
+        grey: bool = False,
+        cost: Estimate | None = None,
     ) -> T:
         """Decodes a file.
 
@@ -140,6 +151,7 @@ class Decoder:
             to_input: converts the pixels, uint8 [height, width, 4], in another thread.
             side: see `serving.image_files.decode`.
             grey: see `serving.image_files.decode`.
+            cost: its `estimate`, if that is known.
 
         Returns:
             The result of `to_input`.
@@ -149,7 +161,7 @@ class Decoder:
             LimitError: it would take too much time or memory.
             BusyError: the queue is full.
         """
-        cost = estimate(file, side)
+        cost = cost or estimate(file, side)
         if cost.light:
             return await self._decode_here(lambda: to_input(image_files.decode(file, name, self.pixels, side, grey)))
         if cost.seconds > HOPELESS:
@@ -241,11 +253,10 @@ def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
     at, extras = len(_JPEG), 0
     for _ in range(_SEGMENTS):
         mark, kind, size = struct.unpack_from(">BBH", encoded, at)
-        if mark != 0xFF:
-            return UNKNOWN
-        # Start of a frame; the other numbers of this range are tables.
-        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack_from(">HH", encoded, at + 5)
+        if mark == 0xFF and kind in _JPEG_FRAMES:
+            height, width, components = struct.unpack_from(">HHB", encoded, at + 5)
+            if size != 8 + 3 * components or not width * height:
+                return UNKNOWN
             ratio = jpeg_ratio(width, height, side)
             each = 1.5 if ratio > 1 else 5.0
             # A scan without data costs 14 bytes and a pass over all pixels.
@@ -261,6 +272,8 @@ def _estimate_jpeg(encoded: bytes, side: int) -> Estimate:
                 if left := remaining(encoded, at, scans):
                     seconds = _seconds((width, height), side, each + left[0], 6e-9 * left[1])
             return Estimate(seconds, simple, width * height)
+        if mark != 0xFF or kind not in _JPEG_SEGMENTS or size < 2:
+            return UNKNOWN
         extras += size if 0xE0 <= kind <= 0xEF or kind == 0xFE else 0
         at += 2 + size
     return UNKNOWN
@@ -276,7 +289,7 @@ def _seconds(size: tuple[int, int], side: int, pixel_ns: float, reading: float) 
         reading: seconds that its bytes take.
     """
     pixels = size[0] * size[1]
-    return reading + 1e-9 * (pixels * pixel_ns + pixels / reduction(*size, side) ** 2 * _INPUT_NS)
+    return reading + 1e-9 * (pixels * pixel_ns + size[1] * _ROW_NS + pixels / reduction(*size, side) ** 2 * _INPUT_NS)
 
 
 def _limit(memory: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from serving import checks
 from serving.engine.backends import Outputs, ServedVersion
-from serving.engine.decoding import Decoder
+from serving.engine.decoding import Decoder, Estimate, estimate
 from serving.engine.processes import SMALL, Offload
 from serving.engine.settings import Settings
 from serving.errors import BusyError, GoneError, LimitError, SlowError
@@ -113,7 +113,9 @@ class Predictor:
     tracing: Tracing = field(default_factory=Tracing)
     _decoder: Decoder = field(init=False)
     _deadlines: Deadlines = field(init=False)
+    # Requests whose files are being decoded, and cheap files of these.
     _decoding: int = field(default=0, init=False)
+    _light: int = field(default=0, init=False)
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def __post_init__(self) -> None:
@@ -234,18 +236,36 @@ class Predictor:
     async def _decode(self, served: ServedVersion, request: Request) -> list[Seen]:
         files = request.files or []
         names = request.names or [f"image {number + 1}" for number in range(len(files))]
-        if self._decoding and self._decoding + len(files) > self.settings.queue:
-            message = f"{self._decoding} image files are waiting already; the limit is {self.settings.queue}."
+        costs = [estimate(file, served.side) for file in files]
+        self._refuse_slow(costs)
+        # Expensive files have a queue of their own, so that cheap ones are not refused because of them.
+        light = sum(cost.light for cost in costs)
+        if self._light and light and self._light + light > self.settings.queue:
+            message = (
+                f"{self._light} image files are waiting already, and this request has {light} more; the limit is "
+                f"{self.settings.queue}."
+            )
             raise BusyError(message, after=1.0)
-        self._decoding += len(files)
+        self._decoding += 1
+        self._light += light
         start = time.perf_counter()
         try:
             # One by one: a request with many large images holds only one in memory, and keeps only one process busy.
             see = partial(served.see, segments=request.segments)
             return [
-                await self._decoder.decode(file, name, see, served.side, served.manifest.is_grey)
-                for name, file in zip(names, files, strict=True)
+                await self._decoder.decode(file, name, see, side=served.side, grey=served.manifest.is_grey, cost=cost)
+                for name, file, cost in zip(names, files, costs, strict=True)
             ]
         finally:
-            self._decoding -= len(files)
+            self._decoding -= 1
+            self._light -= light
             served.statistics.converted.add(time.perf_counter() - start)
+
+    def _refuse_slow(self, costs: list[Estimate]) -> None:
+        """Refuses a request whose files cannot be decoded in time: it would only keep others waiting."""
+        seconds = sum(cost.seconds for cost in costs if cost.pixels)
+        if len(costs) > 1 and seconds > self.settings.timeout:
+            raise LimitError(
+                f"the {len(costs)} image files of this request would take about {seconds:.0f} s to decode, and the "
+                f"limit is {self.settings.timeout:g} s. Send fewer in one request, or smaller ones."
+            )

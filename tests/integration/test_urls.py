@@ -328,7 +328,7 @@ def test_a_run_on_data_in_a_bucket_goes_on_where_there_is_nothing_of_them(bucket
     assert differences(whole, run) == []
     shown = capsys.readouterr()
     assert shown.out.count("downloading 24 objects (") == 2
-    assert f"starting from {bucket.url}/net.keras\n" in shown.out
+    assert f"starting from {bucket.url}/net.keras, including its last layer\n" in shown.out
     assert f"{tmp_path}/cache" not in shown.out + shown.err
 
     # Another object has the same size.

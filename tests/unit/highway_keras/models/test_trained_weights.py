@@ -77,13 +77,24 @@ def test_another_number_of_outputs_gets_a_new_classifier(trained):
         # These weights would fit.
         (PRESET, {"activation": "tanh"}, "activation='tanh'"),
         (PRESET, {"transform_bias": -5.0}, "transform_bias=-5.0"),
-        (PRESET, {"input_shape": (36, 36, 1)}, "only the number of outputs may differ"),
+        (PRESET, {"input_shape": (36, 36, 1)}, r"logits/kernel has the shape .*, and theirs is .*another input_shape, or outputs"),
         ("mnist_conv_32", {}, f"Available: {PRESET}"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(trained, preset, overrides, message):
     with pytest.raises(ValueError, match=message):
         from_preset(preset, weights=True, **overrides)
+
+
+@pytest.mark.parametrize("weights", ["imagenet", "net.weights.h5", 1, None])
+def test_weights_are_those_of_the_package_or_none(weights):
+    with pytest.raises(ValueError, match=f"call `load_weights` of the net. Received: weights={weights!r}"):
+        from_preset(PRESET, weights=weights)
+
+
+def test_the_preset_of_a_net_of_the_package_is_suggested(trained):
+    with pytest.raises(ValueError, match=f"Did you mean '{PRESET}'"):
+        from_preset(PRESET.removesuffix("_modern"), weights=True)
 
 
 def test_what_does_not_change_the_trained_net_may_be_given(trained):

@@ -83,15 +83,21 @@ def test_a_user_error_is_one_message(verb, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "install"), [("train", '"highway-keras[cpu]" ([gpu] for CUDA)'), ("serve", '"highway-keras[serving]"')]
+    ("name", "package", "install"),
+    [
+        ("train", "pydantic", '"highway-keras[cpu]" ([gpu] for CUDA)'),
+        ("serve", "pydantic", '"highway-keras[serving]"'),
+        # Images of a data set of TFDS.
+        ("predict", "tensorflow", '"highway-keras[cpu]" ([gpu] for CUDA)'),
+    ],
 )
-def test_a_missing_package_names_the_extra(name, install, monkeypatch, capsys):
+def test_a_missing_package_names_the_extra(name, package, install, monkeypatch, capsys):
     module = types.ModuleType(f"pipelines.verbs.{name}")
-    module.main = raises(ModuleNotFoundError("No module named 'pydantic.types'", name="pydantic.types"))
+    module.main = raises(ModuleNotFoundError(f"No module named '{package}.types'", name=f"{package}.types"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert cli.main([name]) == 2
     assert capsys.readouterr().err == (
-        f"highway {name}: error: the package 'pydantic' is not installed. Without an extra, highway-keras is the "
+        f"highway {name}: error: the package '{package}' is not installed. Without an extra, highway-keras is the "
         f"library alone; this verb needs: pip install {install}\n"
     )
 

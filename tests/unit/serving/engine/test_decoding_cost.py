@@ -3,6 +3,8 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from serving.engine.decoding import LIGHT, estimate
@@ -57,6 +59,32 @@ ODD = {
 def test_large_or_unusual_files_are_not_light(file):
     assert len(file) < 40_000
     assert not estimate(file).light
+
+
+def before_the_frame(*parts):
+    """Returns a large JPEG file that begins with other bytes, and then a comment that looks like a small image."""
+    large = saved(Image.new("L", (3000, 3000)), "JPEG", progressive=True)
+    comment = (b"\xff\xc0\x00\x11\x08\x00\x08\x00\x08\x03" + bytes(9)) * 3000
+    return large[:2] + b"".join(parts) + b"\xff\xfe" + (len(comment) + 2).to_bytes(2, "big") + comment + large[2:]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.just(b"\xff"),
+            st.integers(0, 255).map(lambda kind: bytes([0xFF, kind])),
+            st.tuples(st.integers(0, 255), st.integers(0, 60)).map(lambda both: bytes([0xFF, both[0], 0, both[1]])),
+            st.binary(max_size=4),
+        ),
+        max_size=4,
+    )
+)
+@example([b"\xff"])
+@example([b"\xff\xd0"])
+@example([b"\xff\xe0\x00\x01"])
+def test_no_large_file_passes_for_a_small_one(parts):
+    assert not estimate(before_the_frame(*parts)).light
 
 
 @pytest.mark.parametrize("file", [DIGIT, JPEG])

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from serving.engine.decoding import Decoder
 from serving.engine.predictor import Deadlines, Predictor
 from serving.engine.settings import Settings
-from serving.errors import GoneError, UnknownModelError
+from serving.errors import GoneError, LimitError, UnknownModelError
 from serving.model import Seen
 from serving.protocols.request import Request
 from serving.statistics import Statistics
@@ -36,7 +38,10 @@ def version(number, *, gone, columns=(), outputs=("probabilities",), lone_reques
 def predicted(tmp_path, served, look, find, *, count=1, request=REQUEST):
     async def ask():
         predictor = Predictor(Settings(tmp_path), executor, look)
-        return await asyncio.gather(*(predictor.predict(served, request, find) for _ in range(count)))
+        try:
+            return await asyncio.gather(*(predictor.predict(served, request, find) for _ in range(count)))
+        finally:
+            predictor.close()
 
     with ThreadPoolExecutor(1) as executor:
         return asyncio.run(ask())
@@ -142,3 +147,48 @@ def test_a_request_is_alone_if_no_other_image_is_being_decoded(tmp_path):
         predicted(tmp_path, served, lambda: None, lambda: served, count=count, request=request)
     # Of three, two are predicted while the last one is being decoded. Nobody knows of other pixels.
     assert lone == [True, False, False, True, False]
+
+
+def test_expensive_files_do_not_crowd_out_cheap_ones(tmp_path, monkeypatch):
+    began, free = threading.Event(), threading.Event()
+
+    def decode(self, file, name, side, grey):
+        began.set()
+        free.wait(10)
+        return np.zeros((1, 1, 4), np.uint8)
+
+    monkeypatch.setattr(Decoder, "decode_limited", decode)
+    served = version(1, gone=False)
+    cheap, _ = taking_files(served)
+    file = io.BytesIO()
+    Image.new("L", (4000, 3000)).save(file, "PNG")
+    expensive = Request(None, [file.getvalue()] * 4)
+
+    async def ask(executor):
+        predictor = Predictor(Settings(tmp_path, queue=2), executor, lambda: None)
+        slow = asyncio.create_task(predictor.predict(served, expensive, lambda: served))
+        await asyncio.to_thread(began.wait, 10)
+        answers = [await predictor.predict(served, cheap, lambda: served) for _ in range(4)]
+        free.set()
+        await slow
+        predictor.close()
+        return answers
+
+    with ThreadPoolExecutor(1) as executor:
+        assert len(asyncio.run(ask(executor))) == 4
+
+
+def test_files_that_cannot_be_decoded_in_time_are_refused_at_once(tmp_path):
+    served = version(1, gone=False)
+    request, decoded = taking_files(served)
+    file = io.BytesIO()
+    Image.new("1", (7000, 7100)).save(file, "PNG")
+    bombs = Request(None, [*request.files, *[file.getvalue()] * 250])
+    with pytest.raises(LimitError, match=r"^the 251 image files of this request would take about \d+ s to decode"):
+        predicted(tmp_path, served, lambda: None, lambda: served, request=bombs)
+    assert decoded == []
+    # How long files of other formats take is not known before.
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(file, "GIF")
+    predicted(tmp_path, served, lambda: None, lambda: served, request=Request(None, [file.getvalue()] * 50))
+    assert len(decoded) == 50
