@@ -19,6 +19,8 @@ _CONNECTIONS = (1, 8, 16, 64)
 _MANY, OURS = 16, "ours"
 # End of the names of measures of how many digits are found.
 _ONE = ": found as one digit"
+# Start of the names of shares of images that show no class of the net, and get an answer above 90% all the same.
+_UNFAMILIAR = "above 90%, "
 # The contestants whose ratio to the fastest peer is shown.
 _FASTEST = ("ours, TensorFlow", "ours, JAX, one device per core")
 
@@ -159,11 +161,17 @@ def _decoding(rows: Sequence[Record]) -> list[str]:
     return markdown(["milliseconds", *sizes, "Pillow", f"file of {sizes[-1]}"], lines)
 
 
-def _accuracies(rows: Sequence[Record]) -> list[str]:
-    """Accuracy of each net on each kind of image."""
+def _forms(rows: Sequence[Record], unfamiliar: bool) -> list[str]:
+    """Accuracy of each net on each form of its test images, or the share of unfamiliar images with certain answers."""
+    rows = [
+        {**row, "measure": row["measure"].removeprefix(_UNFAMILIAR)}
+        for row in rows
+        if row["measure"].startswith(_UNFAMILIAR) == unfamiliar
+    ]
     shares = {(row["measure"], row["contestant"]): f"{float(row['median']):.2f}%" for row in rows}
     nets = _names(rows)
-    lines = [[name, *(shares[name, net] for net in nets)] for name in dict.fromkeys(row["measure"] for row in rows)]
+    measures = dict.fromkeys(row["measure"] for row in rows)
+    lines = [[name, *(shares.get((name, net), "-") for net in nets)] for name in measures]
     return markdown(["images", *(f"`{net}`" for net in nets)], lines)
 
 
@@ -176,7 +184,8 @@ TABLES: dict[str, Callable[[Sequence[Record]], list[str]]] = {
     "decoding": _decoding,
     "dense steps": lambda rows: _steps(rows, "depth"),
     "dense starts": _starts,
-    "photographs": _accuracies,
+    "photographs": lambda rows: _forms(rows, unfamiliar=False),
+    "photographs unfamiliar": lambda rows: _forms(rows, unfamiliar=True),
     "redrawn_digits drawings": _drawings,
     "redrawn_digits counts": _counts,
     "serving": _fastest_servers,

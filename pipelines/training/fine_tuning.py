@@ -108,8 +108,8 @@ def _open(source: Location) -> tuple[keras.Model, Location]:
         close = get_close_matches(str(source), pretrained(), n=1)
         hint = f"Did you mean {close[0]}? " if close else ""
         raise UserError(
-            f"there is no net in {source}. {hint}Expected a run directory, a .keras file, or a preset with trained weights "
-            f"({', '.join(pretrained())}), to start from."
+            f"there is no net in {source}. {hint}Expected a run directory, a .keras file, or a preset with trained "
+            f"weights ({', '.join(pretrained())}), to start from."
         )
     return load_file(source), source
 

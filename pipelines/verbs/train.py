@@ -268,8 +268,8 @@ def parse_train(arguments: list[str]) -> TrainArguments:
     recipes.check_preset(config)
     if config.freeze and not config.start_from:
         raise UserError(
-            f"--freeze {config.freeze} keeps trained layers as they are, and these would be random. Name a net to start "
-            "from (--from), or leave --freeze out."
+            f"--freeze {config.freeze} keeps layers as they were trained, and these would be random. Name a net to "
+            "start from (--from), or leave --freeze out."
         )
     if config.start_from and Path(config.start_from).exists():
         # The run may be resumed from another working directory.

@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -144,3 +145,9 @@ def test_a_missing_or_damaged_net_is_refused(trained, tmp_path):
     trained[1].write_bytes(trained[1].read_bytes()[:999])
     with pytest.raises(UserError, match="is damaged"):
         assign(made(), trained[1])
+
+
+def test_a_net_of_the_package_is_suggested(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"there is no net in cifar10\. Did you mean cifar10_modern\? Expected"):
+        assign(made(), Path("cifar10"))

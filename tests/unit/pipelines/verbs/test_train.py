@@ -70,6 +70,13 @@ def test_options_of_a_run_are_refused_where_none_is_written(monkeypatch, words):
         train.main(["demo", "--find-rate", "rates.png", *words])
 
 
+@pytest.mark.parametrize("count", ["2", "all"])
+def test_random_layers_are_not_frozen(count):
+    with pytest.raises(UserError, match=f"--freeze {count} keeps layers as they were trained, and these would be"):
+        train.parse_train(["demo", "--freeze", count])
+    assert train.parse_train(["demo", "--freeze", count, "--from", "runs/x"]).config.freeze
+
+
 def test_the_folder_of_the_figure_is_checked_before_the_sweep(monkeypatch, tmp_path):
     monkeypatch.setattr(train, "find_rate", pytest.fail)
     (tmp_path / "file").touch()
