@@ -51,8 +51,8 @@ class Settings:
     batch: int = 64
     """Largest batch, in images."""
     queue: int = 1024
-    """Images that may wait for each model version, and image files that may wait to be decoded; more are refused with
-    503 and Retry-After."""
+    """Images that may wait for each model version, and files of small images that may wait to be decoded; more are
+    refused with 503 and Retry-After."""
     timeout: float = 30.0
     """Seconds after which a request is answered with 504."""
     body: int = 32 * 2**20
