@@ -65,10 +65,10 @@ class ModelConfig(Frozen):
     initializer: Literal["glorot_uniform", "fan_in_uniform"] | None = None
     """Kernel initializer of a dense net, Glorot's or uniform within ±1/sqrt(fan_in); None keeps the preset's."""
     dropout: Rate | None = None
-    """Dropout rate of each dropout layer in a convolutional net, or before the last layer of a dense net; None keeps
-    the preset's."""
+    """Dropout rate of each dropout layer that a convolutional net has, that of the input included, or before the last
+    layer of a dense net; None keeps the preset's."""
     batch_normalization: bool | None = None
-    """Batch normalization of H in each block and of the entries of a convolutional net; None keeps the preset's."""
+    """Batch normalization of a convolutional net, of H in each block and of the entries; None keeps the preset's."""
 
 
 class Subset(Frozen):
@@ -132,7 +132,8 @@ class Augment(Frozen):
     def _images_are_mixed_once(self) -> Self:
         if self.mixup and self.cutmix:
             raise ValueError(
-                f"images are mixed by mixup or by cutmix. Received: mixup={self.mixup}, cutmix={self.cutmix}"
+                "images are mixed by mixup or by cutmix, not by both: set one of them to 0. "
+                f"Received: mixup={self.mixup}, cutmix={self.cutmix}"
             )
         return self
 

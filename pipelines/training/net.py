@@ -103,6 +103,19 @@ def _refuse_unusable(config: Config, data: DataInfo) -> None:
     if unusable:
         kind = "a table, without images" if data.labels else "a regression on vectors, without images and classes"
         raise UserError(f"{data.name} is {kind} for {unusable}. Omit these, or choose other data.")
+    augment = config.augment
+    if config.batch_size == 1 and (augment.mixup or augment.cutmix):
+        name = "mixup" if augment.mixup else "cutmix"
+        raise UserError(
+            f"--augment.{name} mixes the images of a batch. Choose a --batch-size above 1, or leave it out."
+        )
+    # Nothing is left of most images.
+    for name in ("pad", "cutout"):
+        if (pixels := getattr(augment, name)) > min(data.inputs[:2]) and len(data.shape) > 1:
+            size = " x ".join(map(str, data.inputs[:2]))
+            raise UserError(
+                f"--augment.{name} {pixels} is larger than the images, of {size} pixels. Choose a smaller number."
+            )
     if data.columns and config.preprocess.scale != 1:
         raise UserError(
             f"the columns of {data.name} are standardized, so that there is nothing to scale. Train the recipe "

@@ -75,6 +75,11 @@ def check(space: Space, config: Config) -> None:
         "decay": "" if hasattr(config.schedule, "factor") else "--schedule.kind exponential",
         "transform_bias": "a highway net" if not gated(config.model) else "",
     }
+    if {"mixup", "cutmix"} <= names.keys():
+        raise UserError(
+            "images are mixed by mixup or by CutMix, not by both, so that such trials could not be trained. Remove one "
+            "from the search with --search.mixup or --search.cutmix and no values."
+        )
     for name, needed in useless.items():
         if name in names and needed:
             option = "--search." + name.replace("_", "-")

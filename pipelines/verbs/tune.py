@@ -131,6 +131,14 @@ def parse_tune(words: list[str]) -> TuneArguments:
     default = NewSearch(**dict(base.config), search=base.search)
     about = f"Searches the hyperparameters of the recipe {base.name} ({base.source})."
     parsed = parse_over(NewSearch, default, words[1:], f"{TUNE} {words[0]}", about)
+    named = {word.partition("=")[0].replace("_", "-") for word in words}
+    before, after = base.config.optimizer.name, parsed.optimizer.name
+    if before != after and parsed.search.learning_rate and "--search.learning-rate" not in named:
+        low, high = parsed.search.learning_rate
+        raise UserError(
+            f"the learning rates of this recipe, from {low:g} to {high:g}, are for {before}, and {after} needs others. "
+            "Name them with --search.learning-rate LOW HIGH."
+        )
     return _arguments(parsed, base.config.recipe)
 
 

@@ -128,6 +128,8 @@ STUDY: Study[Results] = Study(
     arms=ARMS,
     seeds=SEEDS,
     differs=(
+        "All nets have eleven layers with weights: four plain convolutions, six blocks, which have gates in the "
+        "highway net, and the classifier. A residual block adds its input to the ReLU of its normalized convolution.",
         f"There is no source to compare with. Nets are trained as by `cifar10_modern`, with {EPOCHS} epochs in place "
         f"of 60 and without {HELD_OUT:,} of the training images, on which learning rates were chosen.",
         f"The highway net is narrower than that of `cifar10_modern`: its blocks have {WIDTH} channels in place of 48, "

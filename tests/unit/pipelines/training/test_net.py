@@ -7,7 +7,7 @@ import pytest
 
 from highway_keras import HighwayConnection
 from highway_keras.models import Stage
-from pipelines.core.config import ModelConfig, StageConfig
+from pipelines.core.config import Augment, ModelConfig, StageConfig
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD
 from pipelines.training import net
@@ -71,6 +71,20 @@ def test_frozen_layers_are_counted_from_the_input(frozen, trained):
 def test_something_must_be_trained():
     with pytest.raises(UserError, match=r"must leave a layer to train. The net has 3. Received: 3"):
         net.build(toy_config(freeze=3), DATA, "float32")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"augment": Augment(cutout=9)}, "--augment.cutout 9 is larger than the images, of 8 x 8 pixels"),
+        ({"augment": Augment(pad=100)}, "--augment.pad 100 is larger than the images"),
+        ({"augment": Augment(mixup=0.2), "batch_size": 1}, "--augment.mixup mixes the images of a batch. Choose a"),
+        ({"augment": Augment(cutmix=0.2), "batch_size": 1}, "--augment.cutmix mixes the images of a batch"),
+    ],
+)
+def test_augmentation_that_leaves_or_changes_nothing_is_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        net.build(toy_config(**changes), DATA, "float32")
 
 
 def test_stages_are_fields():

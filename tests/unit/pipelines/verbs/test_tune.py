@@ -65,6 +65,8 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --search.transform-bias -1 -5", "transform_bias is a range, LOW HIGH"),
         ("demo --search.decay 0.5 0.9", "--search.decay has no effect without --schedule.kind exponential"),
         ("demo --search.magnitude 0.1 0.5", "--search.magnitude has no effect without --augment.rand-augment 2"),
+        ("demo --search.mixup 0 0.4 --search.cutmix 0 1", "images are mixed by mixup or by CutMix, not by both"),
+        ("cifar10_modern --optimizer.name muon", "from 0.02 to 1, are for sgd, and muon needs others. Name them with"),
         ("demo --search.momentum 0.5 1.5", "--search.momentum must be"),
         ("demo --model.preset mnist_dense_5", "there is no preset 'mnist_dense_5'. Did you mean 'mnist_dense_50'?"),
         ("demo --workers 0", "--workers must be a whole number of at least 1"),

@@ -1,5 +1,7 @@
 """The nets of the study: as many parameters, and epochs by the time of a step."""
 
+from collections import Counter
+
 import pytest
 
 import highway_keras
@@ -33,3 +35,14 @@ def test_only_the_net_and_the_length_of_the_recipe_are_changed():
 
 def test_the_slowest_net_has_twenty_epochs_and_the_others_more():
     assert equal_time({"highway": 6.0, "plain": 5.0, "residual": 5.9}) == {"highway": 20, "plain": 24, "residual": 20}
+
+
+def test_all_nets_have_the_layers_that_the_page_names():
+    kinds = {}
+    for name, net in NETS.items():
+        model = arm(net, net.rate).config.model
+        built = highway_keras.from_preset(model.preset, width=model.width, match=model.match)
+        found = [type(layer).__name__ for layer in built.layers if layer.weights]
+        kinds[name] = Counter(kind for kind in found if "Normalization" not in kind)
+        assert kinds[name].total() == 11
+    assert kinds["highway"] == {"Conv2D": 4, "ConvHighway": 6, "Dense": 1}
