@@ -325,7 +325,7 @@ def _unknown(
             fields = ", ".join(_options(member, {}, (tag,), (group,))) or "no options"
             return UserError(
                 f"there is no option '{word}' with {_option((group, tag))} {member.model_fields[tag].default}, which "
-                f"takes {fields}. It belongs to {' and '.join(owners)}."
+                f"takes {fields}. It belongs to {', '.join(owners)}."
             )
     known = sorted(_options(kind, chosen, hidden))
     # Typing --momentum for --optimizer.momentum is the most common slip, which string similarity often misses.
