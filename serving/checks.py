@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.errors import ModelError, OutputError, SmokeTestError
+from serving.errors import ModelError, OutputError, SmokeTestError, in_brackets
 from serving.inputs import INPUT
 from serving.manifest import BOXES, CROP, GATE_MAPS, MOST_DIGITS, PROBABILITIES, RGBA, SIDE, VALUE, Manifest
 from serving.reference import COMPARED, Samples
@@ -284,6 +284,6 @@ def _tensors(
         )
         if tensors[name].type != kind or not fits:
             raise ModelError(
-                f"{path} has {name} as {tensors[name].type} {sizes}, the manifest says {kind} {list(shape)}. "
-                "Export it again."
+                f"{path} has {name} as {tensors[name].type} {in_brackets(sizes)}, the manifest says {kind} "
+                f"{in_brackets(shape)}. Export it again."
             )

@@ -1,5 +1,6 @@
 """Errors of model versions, images and requests."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ class BusyError(ServingError):
 def in_bytes(size: int) -> str:
     """Returns a size as messages give it: 1 byte, 1,024 bytes."""
     return f"{size:,} byte{'' if size == 1 else 's'}"
+
+
+def in_brackets(shape: Iterable[int | None]) -> str:
+    """Returns a shape as messages give it, with n for any size: [n, 28, 28, 1]."""
+    return f"[{', '.join('n' if size is None else str(size) for size in shape)}]"
 
 
 def first_fault(error: "ValidationError") -> tuple[str, str]:

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from serving import regular_files, signature
-from serving.errors import ModelError, first_fault
+from serving.errors import ModelError, first_fault, in_brackets
 from serving.inputs import INPUT, ROW, AnyInput, Column, Input, RowInput, Tensor
 from serving.measurements import Count, Int8, ManifestPart, Parity
 
@@ -272,9 +272,13 @@ class Manifest(ManifestPart):
             if name not in expected:
                 raise ValueError(f"there is no output {name!r}. There are: {', '.join(expected)}")
             if found != expected[name]:
+                counts = {
+                    PROBABILITIES: f", as the number of labels is {len(self.labels)}",
+                    GATE_MEANS: f", as the number of gates is {len(self.gates or ())}",
+                }
                 raise ValueError(
-                    f"{name} is {found.dtype} {list(found.shape)}, but {len(self.labels)} labels and "
-                    f"{len(self.gates or ())} gates make it {expected[name].dtype} {list(expected[name].shape)}"
+                    f"the output {name} is {found.dtype} {in_brackets(found.shape)}, but must be "
+                    f"{expected[name].dtype} {in_brackets(expected[name].shape)}{counts.get(name, '')}"
                 )
         if self.parity.saved_model is None:
             raise ValueError("the parity of the SavedModel is missing")
@@ -333,4 +337,7 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
                 f"{path} has format {first['input']}, this program reads formats {known}. Update it, or export again."
             ) from error
         where, fault = first_fault(error)
-        raise ModelError(f"{path} is damaged: {where or 'the file'}: {fault}. Export the model again.") from error
+        if not where:
+            wrong = "contradicts itself" if first["type"] == "value_error" else "is damaged"
+            raise ModelError(f"{path} {wrong}: {fault}. Export the model again.") from error
+        raise ModelError(f"{path} is damaged: {where}: {fault}. Export the model again.") from error

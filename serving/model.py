@@ -26,7 +26,7 @@ from serving.manifest import (
     read,
 )
 from serving.reference import Samples
-from serving.session import has_loop, open_session, open_shared
+from serving.session import fault, has_loop, open_session, open_shared
 
 # Inputs of a part of a batch, and the seconds for one beyond which larger parts save no time.
 PART, SLOW = 16, 1e-3
@@ -280,7 +280,7 @@ def _run(session: Any, names: Sequence[str], inputs: dict[str, np.ndarray], cont
         raise
     except Exception as error:
         # ONNX Runtime's exceptions share no other base.
-        raise OutputError(f"{checks.named(content)} failed: {str(error).removesuffix('.')}") from error
+        raise OutputError(f"{checks.named(content)} failed: {fault(error)}") from error
 
 
 def _cut(rgba: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:

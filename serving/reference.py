@@ -1,7 +1,6 @@
 """Reference images or rows of a version: a few that it must predict like the Keras model, and a few to show."""
 
 import io
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,8 +61,13 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
         with np.load(io.BytesIO(file), allow_pickle=False) as kept:
             inputs, predicted = kept[key], kept[content.predicted]
             classes = kept.get(CLASSES)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{path} is damaged: {error}. Export the model again.") from error
+    except KeyError:
+        raise ModelError(f"{path} lacks {key} or {content.predicted}. Export the model again.") from None
+    except MemoryError:
+        raise
+    except Exception:
+        # Each kind of damage has its own error, and NumPy's message recommends to load it unsafely.
+        raise ModelError(f"{path} is damaged: it is not an archive of NumPy arrays. Export the model again.") from None
     shapes = (inputs.shape[1:], predicted.shape[1:], len(inputs))
     width = 1 if content.predicted == VALUE else len(content.labels)
     if shapes != (content.input.shape[1:], (width,), len(predicted)) or inputs.dtype != content.input.dtype:

@@ -1,6 +1,7 @@
 """Sessions of ONNX Runtime, which is imported only here."""
 
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from serving.manifest import WEIGHTS
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 # Types of nodes with a loop, as a file contains them: the field `op_type` and its length come first.
 _LOOPS = (b"\x22\x04Loop", b"\x22\x04Scan")
+# Parts of ONNX Runtime's messages that tell its developers more than anybody else: the code, the place in its sources
+# with the signature of a function, and the name of a node in a sentence that is always the same.
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_PLACE = re.compile(r"\S+\.(?:h|cc|cpp):\d+ .*?\)(?: const)?(?: \[with [^\]]*\])? ", re.DOTALL)
+_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'[^']*' Status Message: ")
 _shared: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _opening = threading.Lock()
 
@@ -61,6 +67,12 @@ def has_loop(content: bytes) -> bool:
     return any(loop in content for loop in _LOOPS)
 
 
+def fault(error: Exception) -> str:
+    """Returns what an exception of ONNX Runtime says, on one line and without a full stop at the end."""
+    text = _NODE.sub(r"\1: ", _PLACE.sub("", _CODE.sub("", str(error))))
+    return " ".join(text.split()).rstrip(".")
+
+
 def open_session(
     path: Path, threads: int = 1, *, content: bytes | None = None, weights: bytes | None = None, arena: bool = True
 ) -> Any:
@@ -100,4 +112,4 @@ def open_session(
         )
     except Exception as error:
         # ONNX Runtime's exceptions share no other base.
-        raise ModelError(f"{path} cannot be loaded: {error} Export the model again.") from error
+        raise ModelError(f"{path} cannot be loaded: {fault(error)}. Export the model again.") from error

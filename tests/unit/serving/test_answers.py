@@ -146,7 +146,7 @@ BOX = [0.1, 0.9, 0.2, 0.8]
 @pytest.mark.parametrize(
     ("add", "value", "said"),
     [
-        (add_boxes, np.float32([BOX[:3]]), r"boxes as tensor\(float\) \[None, 3\]"),
+        (add_boxes, np.float32([BOX[:3]]), r"boxes as tensor\(float\) \[n, 3\]"),
         (add_boxes, np.float32([BOX]) * 1000, "computed boxes outside the image"),
         (add_boxes, np.float32([BOX]) * np.nan, "computed boxes outside the image"),
         (add_boxes, np.float32([BOX[::-1]]), "computed boxes outside the image"),

@@ -67,7 +67,7 @@ def no_numbers(graph):
         (rename_output, "has no probabilities, which the manifest names"),
         (
             more_classes,
-            r"has probabilities as tensor\(float\) \[None, 5\], the manifest says tensor\(float\) \[None, 4\]",
+            r"has probabilities as tensor\(float\) \[n, 5\], the manifest says tensor\(float\) \[n, 4\]",
         ),
         (fixed_batch, r"has image as tensor\(uint8\) \[1, 4, 3, 1\]"),
         (second_input, "takes more too"),
@@ -133,12 +133,15 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"labels": ["a", "b", "c"]}, r"3 labels and 2 gates make it float32 \[None, 3\]"),
+        (
+            {"labels": ["a", "b", "c"]},
+            r"the output probabilities is float32 \[n, 4\], but must be float32 \[n, 3\], as the number of labels is 3",
+        ),
         ({"gates": None}, "there is no output 'gate_means'"),
         ({"gates": ["one"]}, "gate_means is float32"),
         ({"outputs": {"class_id": {"dtype": "int64", "shape": [None]}}}, "gate_means and probabilities is missing"),
         ({"maps": [{"layer": "third", "height": 4, "width": 3}]}, "third is not"),
-        ({"maps": [{"layer": "first", "height": 4, "width": 4}]}, r"gate_maps as tensor\(float\) \[None, 12\]"),
+        ({"maps": [{"layer": "first", "height": 4, "width": 4}]}, r"gate_maps as tensor\(float\) \[n, 12\]"),
         ({"version": 2}, "has the manifest of version 2 of model 'tiny'"),
         ({"name": "other"}, "has the manifest of version 1 of model 'other'"),
         ({"input": {"shape": [None, 4, 3, 3], "colour": "grey"}}, "3 channels are not grey"),

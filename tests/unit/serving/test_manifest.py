@@ -111,7 +111,7 @@ def columns(*names, **more):
         ({"input": columns("a", "b", "c", categories=["x", "x"])}, "a category is listed twice"),
         ({"pictures": "digit"}, "neither a conversion of images nor maps"),
         ({"outputs": {}}, "is missing|classes need labels"),
-        ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|1 labels and 2 gates"),
+        ({"labels": ["a"], "temperature": 2.0}, "neither labels nor a temperature|the number of labels is 1"),
         ({"multi_label": True, "labels": []}, "a regression has no classes|classes need labels"),
         ({"input": columns("a", "b", "c", date="year")}, "Input should be 'day' or 'time'"),
     ],

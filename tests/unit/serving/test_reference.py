@@ -46,6 +46,12 @@ def test_of_many_classes_some_are_shown(described):
     assert len({sample.png for sample in shown}) == SHOWN
 
 
+@pytest.mark.parametrize("file", [archive(images=np.array([{}]))[0], archive()[0][:-9], np.lib.format.magic(1, 0), b""])
+def test_a_damaged_file_gets_one_sentence_without_advice_to_load_it(described, file):
+    with pytest.raises(ModelError, match=r"^parity\.npz is damaged: it is not an archive of NumPy arrays\. Export"):
+        read(file, described, Path("parity.npz"))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

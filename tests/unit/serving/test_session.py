@@ -39,3 +39,24 @@ def test_versions_whose_calls_would_wait_for_memory_keep_none(monkeypatch, loops
 def test_a_version_that_was_exported_before_digits_were_counted_converts_images():
     seen = model.open_without_graph(GOLDEN, manifest.read(GOLDEN)).see(np.zeros((40, 30, 4), np.uint8), segments=True)
     assert (seen.images.shape, seen.boxes, seen.crop) == ((1, 28, 28, 1), None, None)
+
+
+PLACE = (
+    "/onnxruntime_src/onnxruntime/core/framework/bfc_arena.cc:360 void* onnxruntime::BFCArena::Allocate(size_t, bool)"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running ConstantOfShape node. "
+            f"Name:'fill' Status Message: {PLACE} Failed to allocate memory for requested buffer of size 175921\n",
+            "ConstantOfShape: Failed to allocate memory for requested buffer of size 175921",
+        ),
+        (f"[ONNXRuntimeError] : 1 : FAIL : {PLACE} const [with T = float] is wrong.\nTwice.\n", "is wrong. Twice"),
+        ("Unexpected input data type (image.png: 7)", "Unexpected input data type (image.png: 7)"),
+    ],
+)
+def test_a_fault_of_onnx_runtime_is_one_line_without_places_in_its_sources(message, said):
+    assert session.fault(RuntimeError(message)) == said

@@ -98,7 +98,7 @@ def bias(value):
     ("change", "said"),
     [
         (rename_output, "has no value, which the manifest names"),
-        (fewer_columns, r"has row as tensor\(float\) \[None, 2\]|cannot be loaded"),
+        (fewer_columns, r"has row as tensor\(float\) \[n, 2\]|cannot be loaded"),
         (fixed_batch, r"has row as tensor\(float\) \[1, 3\]"),
         # The reference values span 235.
         (bias(103), "does not predict like the Keras model"),
