@@ -19,6 +19,10 @@ class UnavailableError(ModelError):
     """The backend of a version cannot be reached or does not have it yet; a later attempt may succeed."""
 
 
+class LoadingError(UnavailableError):
+    """A version is being tried in the background; a later call of `open` has the outcome."""
+
+
 class GoneError(UnavailableError):
     """The backend answers, but no longer has the version."""
 
@@ -36,6 +40,10 @@ class DrainingError(ModelError):
 
 class SmokeTestError(ServingError):
     """Opening a version or a first prediction failed, crashed, or took too long."""
+
+
+class TrialTimeoutError(SmokeTestError):
+    """Opening a version and a first prediction took too long."""
 
 
 class UnknownModelError(ServingError):

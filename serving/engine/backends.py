@@ -1,6 +1,6 @@
 """Backends: they open model versions and predict with them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving import checks, files, manifest
-from serving.engine.batching import Batcher, Cost, measure_cost
+from serving.engine.batching import Batcher
 from serving.engine.crashes import Watchdog
-from serving.engine.processes import ChildProcesses, EndedError
+from serving.engine.processes import ChildProcesses
 from serving.engine.settings import Settings
-from serving.errors import ModelError, SmokeTestError
+from serving.engine.trials import VersionTrials
+from serving.errors import ModelError
 from serving.manifest import CLASS_ID, LABEL, ONNX, PROBABILITIES, VALUE, Manifest
-from serving.model import PART, Model, Seen, open_version
+from serving.model import Model, Seen, open_version
 from serving.reference import Samples
 from serving.session import load_runtime
 from serving.statistics import Statistics
@@ -93,6 +94,7 @@ class Backend(Protocol):
         Raises:
             ModelError: it is incomplete or damaged, or cannot be loaded.
             UnavailableError: the backend cannot be reached, or does not have it yet.
+            LoadingError: it is still being tried; call `open` again for the outcome.
             SmokeTestError: its smoke test failed, crashed, or took too long.
         """
 
@@ -172,9 +174,13 @@ class InProcessBackend:
     measured: Callable[[str], Callable[[int, float], object]]
     """Returns, for a model's name, a function to call with the images and seconds of each of its batches."""
     children: ChildProcesses = field(default_factory=lambda: ChildProcesses(nice=NICE, seconds=SMOKE_TEST))
+    patience: float | None = None
+    """See `VersionTrials`."""
+    _trials: VersionTrials = field(init=False)
     _watchdog: Watchdog = field(init=False)
 
     def __post_init__(self) -> None:
+        self._trials = VersionTrials(self.children, self.patience)
         # Nobody waits for a prediction for longer than the time limit of a request.
         self._watchdog = Watchdog(max(SMOKE_TEST, 2 * self.settings.timeout))
 
@@ -183,28 +189,30 @@ class InProcessBackend:
         load_runtime()
 
     async def close(self) -> None:
-        """Ends the child process and the watchdog."""
-        self.children.close()
+        """Ends the child processes and the watchdog."""
+        self._trials.close()
         self._watchdog.close()
 
     def rest(self) -> None:
-        """Ends the child process, to free its memory."""
+        """Ends child processes that try no version, to free their memory."""
         self.children.end_idle()
 
     def interrupt(self) -> None:
-        """Kills the child process."""
-        self.children.close()
+        """Kills the child processes."""
+        self._trials.close()
 
     def open(self, folder: Path) -> ServedVersion:
         """Checks all files of a version, tests it in a child process, and loads it.
 
         Raises:
             ModelError: it is incomplete, damaged, not signed as required, cannot be loaded, or contradicts itself.
+            LoadingError: its smoke test goes on in the background.
             SmokeTestError: its smoke test failed, crashed, or took too long.
         """
         limits, crashes = self.settings, self.settings.crashes
         # Refuses damaged versions, and those still being copied, without a child process.
         content = manifest.read(folder, limits.trust)
+        self._trials.check_ended(folder, content)
         files.verify(folder, content, closed=bool(limits.trust))
         checks.place(folder, content)
         # Includes the digest of the graph: a version may be replaced under the same number.
@@ -214,12 +222,7 @@ class InProcessBackend:
                 f"a worker process crashed while it was predicting with {folder}. Serve another version, or export the "
                 "model again."
             )
-        try:
-            cost = self.children.call(smoke_test_version, folder, limits.trust)
-        except EndedError:
-            raise SmokeTestError(
-                f"opening {folder} and a first prediction crashed, or took more than {SMOKE_TEST:g} s. Export it again."
-            ) from None
+        cost = self._trials.run(folder, content, limits.trust)
         model = open_version(folder, trusted=limits.trust)
         if model.manifest != content:
             raise ModelError(f"{folder} was replaced while it was being opened. It will be opened again.")
@@ -238,15 +241,6 @@ class InProcessBackend:
         )
         maps = Batcher(predict_maps, limits.batch, limits.queue, self.executor) if content.maps else None
         return InProcessVersion(model, batcher, see, maps)
-
-
-def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> Cost:
-    """Opens a version, predicts with it, and measures the cost; raises an error if any of it fails."""
-    model = open_version(folder, trusted=trusted)
-    checks.smoke_test(model)
-    content = model.manifest.input
-    with checks.refusing():
-        return measure_cost(model.predict, np.zeros((PART, *content.shape[1:]), content.dtype))
 
 
 def complete(outputs: Outputs, content: Manifest) -> dict[str, Any]:

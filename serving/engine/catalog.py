@@ -25,14 +25,13 @@ from serving.engine.status import (
     not_served_message,
     readable,
 )
-from serving.errors import ModelError, RefusedError, ServingError, UnavailableError, UnknownModelError
+from serving.errors import LoadingError, ModelError, RefusedError, ServingError, UnavailableError, UnknownModelError
 
 T = TypeVar("T")
 # Seconds that a model stays in service after its last version was removed: folders are moved away and come back.
 PATIENCE = 10.0
-# Maximum seconds between attempts to open a version whose files may not be to blame; the first retry comes after one
-# second, and the pause doubles each time.
-LONGEST = 60.0
+# Seconds after the first check in which a model that is still being tried counts as one that is being loaded.
+TRIED = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -50,7 +49,7 @@ class Catalog(Generic[T]):
         root: the repository, `<name>/<version>/`.
         open_version: opens a version's folder. Its exceptions become the reason of a refusal; it is called again when
             the files change, after an `UnavailableError` at every check, and after anything but a `ModelError` from
-            time to time.
+            time to time. A `LoadingError` is no refusal: it is called again at the next check.
         patience: seconds, instead of `PATIENCE`.
         mirror: copies a bucket to the repository; runs while the catalog polls.
 
@@ -79,12 +78,13 @@ class Catalog(Generic[T]):
         # Paths of folders that cannot be models, as they were logged.
         self._misnamed: set[str] = set()
         self._checked = threading.Event()
+        self._first_check: float | None = None
         self._stop = threading.Event()
         self._refreshing = threading.Lock()
 
     @property
     def loading(self) -> bool:
-        """True if the first check is still running, so that models on disk may be missing."""
+        """True if the first check is still running, or has only just ended, so that models on disk may be missing."""
         return not self._checked.is_set()
 
     def find(self, name: str, version: int | None = None, label: str | None = None) -> T:
@@ -172,7 +172,7 @@ class Catalog(Generic[T]):
             before, report = self._numbers(), self._mirror.report() if self._mirror else Report()
             self._refresh_all(report)
             if report.complete and not self._stop.is_set():
-                self._checked.set()
+                self._end_loading()
             if self._numbers() != before:
                 # Memory that requests in flight still hold is returned at the next change.
                 memory.give_back()
@@ -205,6 +205,12 @@ class Catalog(Generic[T]):
         self._stop.set()
         if self._mirror:
             self._mirror.close()
+
+    def _end_loading(self) -> None:
+        self._first_check = self._first_check or monotonic()
+        tried = any(state.loading and not state.served for state in self._models.values())
+        if not tried or monotonic() - self._first_check >= TRIED:
+            self._checked.set()
 
     def _numbers(self) -> set[tuple[str, int, int]]:
         return {
@@ -279,13 +285,13 @@ class Catalog(Generic[T]):
         if problem != state.problem and problem:
             log.error("model folder has a problem", extra={"model": name, "why": why})
         state.problem = problem
-        if name in self._models and not (state.served or state.failed or problem):
+        if name in self._models and not (state.served or state.failed or state.loading or problem):
             log.info("model removed", extra={"model": name})
             del self._models[name]
 
     def _handle_empty(self, state: ModelState[T], folder: Path) -> str:
         """Handles a model without versions, and returns the problem."""
-        state.failures = {}
+        state.failures, state.loading = {}, frozenset()
         # A folder that never had versions has replaced nothing.
         if state.folder_id and repository.identity(folder) not in (None, state.folder_id):
             return f"{folder} has been replaced by a folder without versions. Loaded versions stay in service."
@@ -298,7 +304,7 @@ class Catalog(Generic[T]):
         now = monotonic()
         state.missing_since = now if state.missing_since is None else state.missing_since
         if now - state.missing_since >= self._patience:
-            self._keep(state, set())
+            state.keep(set())
             return ""
         return f"{problem}. Loaded versions are dropped {self._patience:g} s after that."
 
@@ -309,10 +315,8 @@ class Catalog(Generic[T]):
             wanted = release.read(folder)
         except ModelError as error:
             wanted, problem = state.release, f"{error} The previous release stays; at first that is the newest version."
-        if wanted.versions is None:
-            kept = self._load_newest(state, folder, on_disk)
-        else:
-            kept = {version for version in wanted.versions if self._load(state, folder, version, on_disk)}
+        kept = self._load_wanted(state, folder, on_disk, wanted.versions)
+        if wanted.versions is not None:
             # Until a wanted version can be loaded, the others stay.
             kept = kept or set(state.served) & set(on_disk)
         # Old versions are dropped only now that the new ones answer.
@@ -320,8 +324,8 @@ class Catalog(Generic[T]):
         if self._stop.is_set():
             return problem
         if kept:
-            self._keep(state, kept)
-        else:
+            state.keep(kept)
+        elif not state.loading:
             problem = problem or self._drop_later(state, f"{folder} no longer has a version that can be served")
         absent = {
             version: Refusal("it is not in the repository") for version in set(wanted.versions or ()) - set(on_disk)
@@ -329,17 +333,21 @@ class Catalog(Generic[T]):
         state.failures = {one: refusal for one, refusal in state.failures.items() if one in on_disk} | absent
         return problem
 
-    @staticmethod
-    def _keep(state: ModelState[T], kept: set[int]) -> None:
-        state.served = {version: served for version, served in state.served.items() if version in kept}
-        state.stamps = {version: stamp for version, stamp in state.stamps.items() if version in kept}
-        state.missing_since = None
-
-    def _load_newest(self, state: ModelState[T], folder: Path, on_disk: list[int]) -> set[int]:
-        for version in reversed(on_disk):
+    def _load_wanted(
+        self, state: ModelState[T], folder: Path, on_disk: list[int], pinned: tuple[int, ...] | None
+    ) -> set[int]:
+        """Opens the pinned versions or, without any, the newest that can be opened; returns those in service."""
+        asked: set[int] = set()
+        kept: set[int] = set()
+        for version in reversed(on_disk) if pinned is None else pinned:
+            if kept and pinned is None:
+                break
+            asked.add(version)
             if self._load(state, folder, version, on_disk):
-                return {version}
-        return set()
+                kept.add(version)
+        # Whether another version can be loaded is of no interest any more.
+        state.loading &= asked & set(on_disk)
+        return kept
 
     def _load(self, state: ModelState[T], folder: Path, version: int, on_disk: list[int]) -> bool:
         """Opens a version if necessary, and returns whether it is in service."""
@@ -350,38 +358,30 @@ class Catalog(Generic[T]):
         manifest = repository.manifest_stamp(path)
         # A version never changes; one that was removed and exported again has another manifest.
         if served and state.stamps[version] == manifest:
-            state.failures = _without(state.failures, version)
+            state.clear_failure(version)
             return True
         stamp, before = repository.files_stamp(path), state.failures.get(version)
         if before and before.stamp == stamp and monotonic() < before.retry_at:
             return served
-        state.loading = version
+        state.loading |= {version}
         try:
             opened = self._open(path)
-        except Exception as error:
-            if self._stop.is_set():
-                # The backend is being closed.
-                return served
-            self._refuse(state, folder.name, version, stamp, error)
+        except LoadingError:
             return served
-        finally:
-            state.loading = None
+        except Exception as error:
+            # Otherwise the backend is being closed.
+            if not self._stop.is_set():
+                self._refuse(state, folder.name, version, stamp, error)
+            state.loading -= {version}
+            return served
         log.info("version loaded", extra={"model": folder.name, "version": version})
-        state.failures = _without(state.failures, version)
-        state.stamps = {**state.stamps, version: manifest}
-        state.served = {**state.served, version: opened}
+        state.serve(version, opened, manifest)
+        state.loading -= {version}
         return True
 
     def _refuse(self, state: ModelState[T], name: str, version: int, stamp: object, error: Exception) -> None:
         why, before = error_reason(error), state.failures.get(version)
         reason = self._for_clients(why)
-        temporary = isinstance(error, UnavailableError)
-        pause = float("inf")
-        if temporary:
-            pause = 0.0
-        elif not isinstance(error, ModelError) or isinstance(error.__cause__, (OSError, MemoryError)):
-            # The disk, the memory, a busy machine or a bug may be to blame, and the files may be fine.
-            pause = min(2 * before.pause or 1.0, LONGEST) if before and before.stamp == stamp else 1.0
         # A retry with the same outcome is not logged again.
         if before is None or before.reason != reason:
             log.error(
@@ -389,8 +389,5 @@ class Catalog(Generic[T]):
                 extra={"model": name, "version": version, "why": why},
                 exc_info=None if isinstance(error, ServingError) else error,
             )
-        state.failures = {**state.failures, version: Refusal(reason, stamp, monotonic() + pause, pause, temporary)}
-
-
-def _without(failed: dict[int, Refusal], version: int) -> dict[int, Refusal]:
-    return {number: refusal for number, refusal in failed.items() if number != version}
+        refusal = Refusal.of(error, reason, stamp, before, monotonic())
+        state.failures = {**state.failures, version: refusal}

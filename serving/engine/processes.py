@@ -34,7 +34,27 @@ _PROGRAM = "import os, sys; os.nice({}); sys.path[:] = {!r}; from {} import proc
 
 
 class EndedError(Exception):
-    """A child process ended before it returned a result."""
+    """A child process ended before it returned a result.
+
+    Args:
+        status: its exit status; negative for the number of a signal.
+    """
+
+    def __init__(self, status: int = -signal.SIGKILL) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class TimeLimitError(EndedError):
+    """A child process was killed because a call took longer than the time limit.
+
+    Args:
+        seconds: the limit.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
 
 
 class ChildProcesses:
@@ -79,10 +99,16 @@ class ChildProcesses:
             The result; arrays may be read-only.
 
         Raises:
-            EndedError: the child crashed, was killed or exceeded the time limit, or `close` was called.
+            TimeLimitError: the call exceeded the time limit.
+            EndedError: the child crashed or was killed, or `close` was called.
         """
-        process = self._acquire()
-        timer = threading.Timer(self._seconds, process.kill) if self._seconds else None
+        process, exceeded = self._acquire(), threading.Event()
+
+        def end() -> None:
+            exceeded.set()
+            process.kill()
+
+        timer = threading.Timer(self._seconds, end) if self._seconds else None
         if timer:
             timer.daemon = True
             timer.start()
@@ -90,6 +116,10 @@ class ChildProcesses:
             if process.new and self._initializer is not None:
                 process.call(self._initializer, self._arguments)
             return process.call(function, arguments)
+        except EndedError:
+            if self._seconds and exceeded.is_set():
+                raise TimeLimitError(self._seconds) from None
+            raise
         finally:
             if timer:
                 timer.cancel()
@@ -201,7 +231,9 @@ class _Process:
             _send(self._process.stdin, (function, wrapped))
             done, result = _receive(self._process.stdout)
         except (EOFError, OSError):
-            raise EndedError from None
+            # Its pipes are closed, so its status is settled.
+            self.kill()
+            raise EndedError(self._process.wait()) from None
         self.new, self._between = False, True
         if done:
             return result

@@ -1,13 +1,25 @@
 """State of one model: the versions that answer, the versions that were refused, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from serving.errors import RefusedError, ServingError, UnavailableError, UnknownModelError
+from serving.errors import (
+    ModelError,
+    RefusedError,
+    ServingError,
+    TrialTimeoutError,
+    UnavailableError,
+    UnknownModelError,
+)
 from serving.release import Release
 
 T = TypeVar("T")
+# Shortest and longest pause, in seconds, between attempts to open a version whose files may not be to blame; each is
+# twice as long as the one before.
+RETRY = 1.0, 60.0
+# The same after a trial that took too long: each takes a core for a minute.
+RETRY_LONG = 60.0, 3600.0
 # Maximum number of characters; some reasons quote damaged files.
 _LONGEST_REASON = 1000
 
@@ -36,6 +48,27 @@ class Refusal:
     temporary: bool = False
     """True if clients should ask again a little later."""
 
+    @classmethod
+    def of(cls, error: Exception, reason: str, stamp: object, before: "Refusal | None", now: float) -> "Refusal":
+        """Returns the refusal of a version that could not be opened.
+
+        Args:
+            error: the error.
+            reason: its reason.
+            stamp: state of the files at the attempt.
+            before: the previous refusal of the version.
+            now: time at the end of the attempt, by `monotonic`.
+        """
+        if isinstance(error, UnavailableError):
+            return cls(reason, stamp, now, temporary=True)
+        if isinstance(error, ModelError) and not isinstance(error.__cause__, (OSError, MemoryError)):
+            return cls(reason, stamp)
+        # The disk, the memory, a busy machine or a bug may be to blame, and the files may be fine.
+        first, longest = RETRY_LONG if isinstance(error, TrialTimeoutError) else RETRY
+        pause = min(2 * before.pause or first, longest) if before and before.stamp == stamp else first
+        pause = max(pause, first)
+        return cls(reason, stamp, now + pause, pause)
+
 
 @dataclass
 class ModelState(Generic[T]):
@@ -48,7 +81,8 @@ class ModelState(Generic[T]):
     uncopied: dict[int, Refusal] = field(default_factory=dict)
     """Versions that are refused without being opened: their numbers are too large, or their copies from the bucket are
     missing or outdated."""
-    loading: int | None = None
+    loading: frozenset[int] = frozenset()
+    """Versions that are being opened, or tried in the background."""
     problem: str = ""
     """Problem with the model's folder or its release, while loaded versions stay in service."""
     stamps: dict[int, object] = field(default_factory=dict)
@@ -63,6 +97,28 @@ class ModelState(Generic[T]):
         """Versions that are not served as they are."""
         return self.failures | self.uncopied
 
+    def serve(self, version: int, opened: T, stamp: object) -> None:
+        """Puts a version into service.
+
+        Args:
+            version: its number.
+            opened: the opened version.
+            stamp: stamp of its manifest.
+        """
+        self.clear_failure(version)
+        self.stamps = {**self.stamps, version: stamp}
+        self.served = {**self.served, version: opened}
+
+    def keep(self, versions: Set[int]) -> None:
+        """Drops all other versions from service."""
+        self.served = {version: served for version, served in self.served.items() if version in versions}
+        self.stamps = {version: stamp for version, stamp in self.stamps.items() if version in versions}
+        self.missing_since = None
+
+    def clear_failure(self, version: int) -> None:
+        """Forgets that a version could not be opened."""
+        self.failures = {number: refusal for number, refusal in self.failures.items() if number != version}
+
     def set_uncopied(self, reasons: Mapping[int, str]) -> dict[int, str]:
         """Sets the versions that were not copied, with the reasons; returns those with a new reason."""
         before, self.uncopied = self.uncopied, {one: Refusal(_shortened(why)) for one, why in reasons.items()}
@@ -74,12 +130,12 @@ class ModelState(Generic[T]):
         Args:
             problem: problem with the whole repository.
         """
-        served, failed, loading = self.served, self.failed, self.loading
+        # In this order: another thread puts a version into one of the others before it ends loading.
+        loading, served, failed = self.loading, self.served, self.failed
         problem = self.problem or problem
         found = [VersionStatus(one, "available", failed[one].reason if one in failed else problem) for one in served]
         found += [VersionStatus(one, "failed", refusal.reason) for one, refusal in failed.items() if one not in served]
-        if loading is not None and loading not in served and loading not in failed:
-            found.append(VersionStatus(loading, "loading"))
+        found += [VersionStatus(one, "loading") for one in loading - served.keys() - failed.keys()]
         return sorted(found, key=lambda status: -status.version)
 
 
@@ -105,10 +161,14 @@ def not_served_message(name: str, version: int | None, state: ModelState[T]) -> 
 
 def not_served(name: str, version: int | None, state: ModelState[T]) -> ServingError:
     """Returns the error for a model or version that does not answer; see `not_served_message`."""
-    refused = [refusal for number, refusal in state.failed.items() if version in (None, number)]
+    loading, failed = state.loading, state.failed
+    refused = [refusal for number, refusal in failed.items() if version in (None, number)]
     for refusal in refused:
         if refusal.temporary:
             return UnavailableError(refusal.reason)
+    if any(version in (None, one) for one in loading - failed.keys()):
+        requested = "" if version is None else f"version {version} of "
+        return UnavailableError(f"{requested}model {name!r} is still being loaded. Try again a little later.")
     wrong = refused or (version is None and state.problem)
     return (RefusedError if wrong else UnknownModelError)(not_served_message(name, version, state))
 

@@ -24,6 +24,7 @@ from serving.engine.mirror import Mirror
 from serving.engine.predictor import Predictor
 from serving.engine.processes import Offload
 from serving.engine.settings import Settings
+from serving.engine.trials import PATIENCE
 from serving.http import open_inference, page, predict, tf_rest
 from serving.http.middleware import AccessLayer, App, Dispatch, record_of
 from serving.http.openapi import describe
@@ -171,7 +172,7 @@ def _with_cors(app: App, origins: tuple[str, ...]) -> App:
 
 def _backend(settings: Settings, executor: Executor) -> Backend:
     if settings.tf_serving is None:
-        return InProcessBackend(settings, executor, metrics.batches)
+        return InProcessBackend(settings, executor, metrics.batches, patience=PATIENCE)
     # Imports clients that are not needed otherwise.
     from serving.tf_serving.backend import TfServingBackend
 

@@ -154,10 +154,10 @@ def test_the_documented_terms_of_memory_are_those_of_the_bound():
             none.bodies,
             UNREAD,
             memory.bound(0, [], none, with_grpc=True) - fixed,
-            memory.TRIAL,
+            memory.TRIALS,
         )
     ]
-    assert fixed == KEPT + none.bodies + UNREAD + memory.TRIAL
+    assert fixed == KEPT + none.bodies + UNREAD + memory.TRIALS
 
 
 def merged(base, patch):

@@ -13,7 +13,7 @@ from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
 from serving.engine.processes import ChildProcesses
 from serving.engine.settings import Settings
-from serving.errors import ModelError, SmokeTestError
+from serving.errors import LoadingError, ModelError, SmokeTestError, UnavailableError
 from serving.model import open_version
 from tests import tiny_model
 from tests.endpoint import eventually
@@ -28,8 +28,8 @@ def repository(tmp_path):
     return root
 
 
-def backend(root, seconds):
-    return InProcessBackend(Settings(root), None, lambda _: lambda *_: None, ChildProcesses(seconds=seconds))
+def backend(root, seconds, patience=None):
+    return InProcessBackend(Settings(root), None, lambda _: lambda *_: None, ChildProcesses(seconds=seconds), patience)
 
 
 def test_an_endless_prediction_does_not_stop_other_models(repository):
@@ -38,9 +38,56 @@ def test_an_endless_prediction_does_not_stop_other_models(repository):
     catalog.refresh()
     made.children.close()
     assert catalog.names() == ["tiny"]
-    assert "crashed, or took more than" in catalog.models()["endless"].failed[1].reason
+    assert "took more than 4 s" in catalog.models()["endless"].failed[1].reason
     # The machine may have been busy.
-    assert catalog.models()["endless"].failed[1].pause == 1.0
+    assert catalog.models()["endless"].failed[1].pause == 60.0
+
+
+def test_endless_trials_go_on_in_the_background_one_at_a_time(repository):
+    shutil.rmtree(repository / "tiny")
+    for name in ("next", "third"):
+        tiny_model.make_endless(tiny_model.write(repository / name / "1"))
+    tiny_model.write(repository / "tiny" / "1")
+    made = backend(repository, 600.0, patience=2.0)
+    catalog = Catalog(repository, made.open)
+    catalog.refresh()
+    assert catalog.names() == ["tiny"]
+    for name in ("endless", "next", "third"):
+        assert [one.state for one in catalog.statuses(name)] == ["loading"]
+        with pytest.raises(UnavailableError, match=f"model '{name}' is still being loaded"):
+            catalog.find(name)
+    # Other versions do not wait for them, nor does a check start another trial.
+    tiny_model.write(repository / "tiny" / "2")
+    catalog.refresh()
+    assert [one.version for one in catalog.statuses("tiny")] == [2]
+    eventually(lambda: len(made.children._busy) == 1)
+    # Its outcome is taken at the next check; the next trial starts.
+    (first,) = made.children._busy
+    os.kill(first._process.pid, signal.SIGSEGV)
+    eventually(lambda: made.children._busy and first not in made.children._busy)
+    catalog.refresh()
+    (refused,) = catalog.statuses("endless")
+    assert (refused.state, "crashed the process that tried it (SIGSEGV)" in refused.reason) == ("failed", True)
+    made.interrupt()
+    eventually(lambda: not made.children._busy)
+
+
+def test_a_version_that_takes_long_is_served_after_its_trial_in_the_background(repository):
+    made = backend(repository, 600.0, patience=0.01)
+    version = repository / "tiny" / "1"
+    with pytest.raises(LoadingError):
+        made.open(version)
+
+    def opened():
+        try:
+            return made.open(version)
+        except LoadingError:
+            return None
+
+    served = []
+    eventually(lambda: served.append(opened()) or served[-1])
+    assert served[-1].manifest.name == "tiny"
+    made.interrupt()
 
 
 def test_a_graph_that_crashes_the_runtime_is_refused(repository):

@@ -10,7 +10,13 @@ from serving import release
 from serving.engine import catalog as catalogs
 from serving.engine.catalog import Catalog
 from serving.engine.status import error_reason
-from serving.errors import ModelError, RefusedError, UnavailableError, UnknownModelError
+from serving.errors import (
+    ModelError,
+    RefusedError,
+    TrialTimeoutError,
+    UnavailableError,
+    UnknownModelError,
+)
 
 from .catalogs import opened, states
 
@@ -186,20 +192,26 @@ def test_a_reason_can_be_sent_whatever_a_file_contains():
     assert error_reason(RuntimeError("ONNX: \ud800")).encode().endswith(rb"ONNX: \ud800")
 
 
-def test_failing_versions_are_retried_ever_more_rarely(root, clock):
+@pytest.mark.parametrize(
+    ("error", "gaps", "seconds"),
+    [
+        (MemoryError(), [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60], 1),
+        (TrialTimeoutError("took more than 60 s"), [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600], 60),
+    ],
+)
+def test_failing_versions_are_retried_ever_more_rarely(root, clock, error, gaps, seconds):
     tried = []
 
     def fail(folder):
         tried.append(clock[0])
-        raise MemoryError
+        raise error
 
     made = Catalog(root / "digits", fail)
     (root / "digits" / "only" / "1").mkdir(parents=True)
-    for _ in range(400):
+    while len(tried) <= len(gaps):
         made.refresh()
-        clock[0] += 1
-    gaps = [later - earlier for earlier, later in pairwise(tried)]
-    assert gaps == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+        clock[0] += seconds
+    assert [later - earlier for earlier, later in pairwise(tried)] == gaps
 
 
 def test_models_stay_in_service_when_the_repository_vanishes(root, catalog, clock, caplog):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import serving
-from serving.engine.processes import NICE, ChildProcesses, Offload
+from serving.engine.processes import NICE, ChildProcesses, EndedError, Offload, TimeLimitError
 from serving.errors import BusyError, RequestError
 from serving.protocols.request import decode_base64
 from tests.endpoint import eventually
@@ -92,6 +92,20 @@ def test_a_killed_process_is_replaced(offload):
 def test_a_call_whose_process_is_killed_twice_may_be_retried_later(offload):
     with pytest.raises(BusyError, match="was killed"):
         asyncio.run(offload.run(os._exit, 1))
+
+
+def test_why_a_call_ended_is_told():
+    children = ChildProcesses(seconds=20.0)
+    children.call(os.getpid)
+    with pytest.raises(EndedError) as ended:
+        children.call(signal.raise_signal, signal.SIGSEGV)
+    assert ended.value.status == -signal.SIGSEGV
+    children.close()
+    children = ChildProcesses(seconds=0.1)
+    with pytest.raises(TimeLimitError) as ended:
+        children.call(time.sleep, 600)
+    assert ended.value.seconds == 0.1
+    children.close()
 
 
 def test_closing_leaves_nothing_behind():

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from serving.engine import backends
+from serving.engine import trials
 from serving.engine.batching import Cost
 from serving.engine.settings import Settings
 from serving.http.app import make_app
@@ -147,7 +147,7 @@ def test_a_removed_key_is_refused_while_a_version_is_being_opened(version, tmp_p
             return client.get("/models", headers={"x-api-key": key}).status_code
 
         assert (status("secret"), status("other")) == (200, 200)
-        monkeypatch.setattr(backends, "smoke_test_version", slow)
+        monkeypatch.setattr(trials, "smoke_test_version", slow)
         add_version(version.parent, 2)
         try:
             assert opening.wait(60)
