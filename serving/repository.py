@@ -38,25 +38,27 @@ def versions(folder: Path) -> list[int]:
     Raises:
         OSError: the folder exists and cannot be read.
     """
-    return listed(folder)[0]
+    return [version for version in listed(folder)[0] if (folder / str(version)).is_dir()]
 
 
 def listed(folder: Path) -> tuple[list[int], dict[int, str]]:
     """Returns the versions in a model's folder, ascending, and those whose numbers are `too_large`.
+
+    Links that lead nowhere are among them: what they led to may be missing for a while.
 
     Raises:
         OSError: the folder exists and cannot be read.
     """
     if not folder.is_dir():
         return [], {}
-    names = [entry.name for entry in folder.iterdir() if _is_number(entry.name) and entry.is_dir()]
+    names = [entry.name for entry in folder.iterdir() if _is_number(entry.name) and _may_be_folder(entry)]
     return sorted(int(name) for name in names if is_version(name)), too_large(names)
 
 
 def folders(root: Path) -> list[Path]:
     """Returns the folders in a repository that may be models, by name, without hidden ones.
 
-    Some may have names that are not UTF-8; see `is_model_name`.
+    Some may have names that are not UTF-8, see `is_model_name`, and some may be links that lead nowhere.
 
     Raises:
         OSError: the repository cannot be read, or is not a folder.
@@ -75,6 +77,11 @@ def models(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     return [folder for folder in folders(root) if is_model_name(folder.name) and versions(folder)]
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Returns whether a path is a link without a target, as while a volume is not mounted."""
+    return path.is_symlink() and not path.exists()
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
@@ -160,7 +167,7 @@ def find(path: Path) -> Path:
 
 def _may_be_folder(path: Path) -> bool:
     try:
-        return path.is_dir()
+        return path.is_dir() or leads_nowhere(path)
     except OSError:
         # Reading it later reports the reason.
         return True

@@ -260,7 +260,7 @@ class Catalog(Generic[T]):
         state = self._models.get(name) or ModelState()
         problem = ""
         try:
-            if name in self._models and folder.is_symlink() and not folder.exists():
+            if repository.leads_nowhere(folder):
                 # Its target may be back soon, unlike a folder that was removed.
                 raise FileNotFoundError(errno.ENOENT, "the link leads nowhere")
             on_disk, too_large = repository.listed(folder) if there else ([], {})
@@ -365,6 +365,10 @@ class Catalog(Generic[T]):
             return served
         state.loading |= {version}
         try:
+            if repository.leads_nowhere(path):
+                raise ModelError(
+                    f"{path} is a link that leads nowhere. Mount the volume that it leads to, or correct the link."
+                )
             opened = self._open(path)
         except LoadingError:
             return served

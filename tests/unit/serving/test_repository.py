@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from serving.errors import ModelError
-from serving.repository import find, versions
+from serving.repository import find, listed, versions
 
 
 def test_a_version_folder_is_found_itself(version):
@@ -26,6 +26,11 @@ def test_other_names_are_not_versions(version, name):
 def test_a_file_with_a_number_is_not_a_version(version):
     (version.parent / "7").write_text("")
     assert versions(version.parent) == [1]
+
+
+def test_a_link_to_nowhere_is_listed_and_is_no_version(version):
+    (version.parent / "7").symlink_to(version / "nothing")
+    assert (versions(version.parent), listed(version.parent)) == ([1], ([1, 7], {}))
 
 
 def test_missing_path(tmp_path):

@@ -214,6 +214,47 @@ def test_failing_versions_are_retried_ever_more_rarely(root, clock, error, gaps,
     assert [later - earlier for earlier, later in pairwise(tried)] == gaps
 
 
+def test_a_version_that_is_a_link_to_nowhere_is_refused(root, caplog):
+    (root / "digits" / "9").symlink_to(root / "away")
+    (root / "zebras").mkdir()
+    (root / "zebras" / "1").symlink_to(root / "nowhere")
+    made = Catalog(root, opened)
+    for _ in range(3):
+        made.refresh()
+    assert made.find("digits") == "digits 2"
+    assert states(made) == {9: "failed", 2: "available"}
+    with pytest.raises(RefusedError, match=r"Version 1 was refused: zebras/1 is a link that leads nowhere\. Mount"):
+        made.find("zebras")
+    assert [record.getMessage() for record in caplog.records] == ["version refused"] * 2
+    # It is there again, and gone once more.
+    (root / "away").mkdir()
+    (root / "away" / "manifest.json").touch()
+    made.refresh()
+    assert made.find("digits") == "digits 9"
+    (root / "away").rename(root / ".away")
+    for _ in range(2):
+        made.refresh()
+        assert made.find("digits") == "digits 9"
+    assert "leads nowhere" in made.statuses("digits", 9)[0].reason
+
+
+def test_a_model_that_is_a_link_to_nowhere_is_reported(root, caplog):
+    (root / "zebras").symlink_to(root / "nowhere")
+    made = Catalog(root, opened)
+    for _ in range(3):
+        made.refresh()
+    assert (made.names(), made.loading) == (["digits"], False)
+    assert (
+        "zebras cannot be read: FileNotFoundError: [Errno 2] the link leads nowhere" in made.models()["zebras"].problem
+    )
+    with pytest.raises(RefusedError, match="the link leads nowhere"):
+        made.find("zebras")
+    assert [record.getMessage() for record in caplog.records] == ["model folder has a problem"]
+    (root / "zebras").unlink()
+    made.refresh()
+    assert list(made.models()) == ["digits"]
+
+
 def test_models_stay_in_service_when_the_repository_vanishes(root, catalog, clock, caplog):
     away = root.rename(root.with_name("away"))
     for _ in range(3):
