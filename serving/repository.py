@@ -159,9 +159,11 @@ def find(path: Path) -> Path:
         return path
     if found := versions(path):
         return path / str(found[-1])
+    hidden = any(str(path) == folder.name for folder in models(pretrained()))
+    advice = "Rename the folder, which hides the net of the package of the same name, or m" if hidden else "M"
     raise ModelError(
         f"{path} is not a model: expected a version folder with {manifest.NAME}, or a folder of versions "
-        "(1, 2, ...). Make one with `highway export`."
+        f"(1, 2, ...). {advice}ake one with `highway export`."
     )
 
 
