@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from serving.engine.about import VERSION
 from serving.engine.backends import Backend, InProcessBackend, ServedVersion
@@ -127,7 +128,8 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     )
     predictor = Predictor(settings, executor, catalog.refresh, processes, tracing)
     protocols = [protocol.router(catalog, predictor) for protocol in (predict, tf_rest, open_inference)]
-    for router in (*protocols, page.router(catalog)):
+    routers = [*protocols, page.router(catalog)]
+    for router in routers:
         app.include_router(router)
 
     @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
@@ -141,9 +143,10 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
         app.add_exception_handler(kind, handle)
     # Around FastAPI instead of inside it: its own layers take as long as all of these.
     predicting = [route for router in protocols for route in router.routes if isinstance(route, APIRoute)]
+    routes = [route for router in (app, *routers) for route in router.routes if isinstance(route, Route)]
     dispatch = Dispatch(app, [one for one in predicting if "POST" in (one.methods or ())], _prediction_error)
-    access = AccessControl(settings, keys, tracing)
-    return _with_cors(AccessLayer(dispatch, access, settings), settings.origins)
+    access = AccessControl(settings, keys, tracing, catalog.models)
+    return _with_cors(AccessLayer(dispatch, access, settings, routes), settings.origins)
 
 
 async def _keep_current(keys: Keys, catalog: Catalog[ServedVersion], seconds: float) -> None:

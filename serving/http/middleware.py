@@ -9,6 +9,7 @@ import orjson
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from serving.engine.settings import Settings
 from serving.http.compression import CODINGS, DecompressedBody
@@ -26,6 +27,8 @@ OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 # Open without a key: health, and the page, which then asks for the key, with the description of the API that it links.
 OPEN = ("/", "/openapi.json", "/v2/health/live", "/v2/health/ready")
+# Parameters of a path without any.
+_NONE: dict[str, str] = {}
 # Values of `Content-Encoding`: without compression, and all, with the old name of gzip.
 _PLAIN = (b"identity", b"")
 _CODINGS = (*_PLAIN, *(coding.encode() for coding in CODINGS), b"x-gzip")
@@ -38,10 +41,11 @@ class AccessLayer:
         app: the wrapped ASGI app.
         access: checks and records requests of any protocol.
         settings: limits of the endpoint.
+        routes: routes of the app, to record those of the requests that do not reach it.
     """
 
-    def __init__(self, app: App, access: AccessControl, settings: Settings) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: App, access: AccessControl, settings: Settings, routes: Sequence[Route]) -> None:
+        self._app, self._access, self._routes = app, access, routes
         self._hosts = frozenset(map(str.lower, settings.hosts))
         self._draining = settings.draining
         self._body = settings.body
@@ -72,6 +76,7 @@ class AccessLayer:
         try:
             if denial := _ambiguous(scope, headers) or self._denial(scope["path"], headers, coding, record):
                 record.refuse(denial.kind, denial.reason)
+                inner.update(_located(inner, self._routes))
                 await _send_error(recording_send, denial)
             else:
                 with access.tracing.use(record.trace):
@@ -80,7 +85,14 @@ class AccessLayer:
             # By route: clients can invent any number of paths.
             route, client = getattr(inner.get("route"), "path", "unknown"), (scope.get("client") or [""])[0]
             access.leave(
-                record, body.total, method=method, path=scope["path"], route=route, status=status, client=client
+                record,
+                body.total,
+                method=method,
+                path=scope["path"],
+                route=route,
+                model=inner.get("path_params", _NONE).get("name", ""),
+                status=status,
+                client=client,
             )
 
     def _denial(self, path: str, headers: dict[bytes, bytes], coding: bytes, record: RequestRecord) -> Denial | None:
@@ -182,6 +194,18 @@ class _DispatchedRequest(Request):
 
 def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _located(scope: Scope, routes: Sequence[Route]) -> dict[str, Any]:
+    """Returns what a router adds to the scope of a request: the route, preferably of its method, and its parameters."""
+    found: dict[str, Any] = {}
+    for route in routes:
+        if match := route.path_regex.match(scope["path"]):
+            this = {"route": route, "path_params": match.groupdict()}
+            if scope["method"] in (route.methods or ()):
+                return this
+            found = found or this
+    return found
 
 
 def _ambiguous(scope: Scope, headers: dict[bytes, bytes]) -> Denial | None:

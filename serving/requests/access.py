@@ -1,6 +1,6 @@
 """Access to an endpoint, over HTTP and gRPC: the key, rate and size of each request, and its record."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from serving.engine.settings import Settings
@@ -33,11 +33,12 @@ class AccessControl:
         settings: limits of the endpoint.
         keys: keys that clients must send.
         tracing: records spans.
+        models: returns the names of the models in the repository, served or refused.
     """
 
-    def __init__(self, settings: Settings, keys: Keys, tracing: Tracing) -> None:
+    def __init__(self, settings: Settings, keys: Keys, tracing: Tracing, models: Callable[[], Container[str]]) -> None:
         self.tracing = tracing
-        self._keys = keys
+        self._keys, self._models = keys, models
         self._rate = RateLimit(settings.rate) if settings.rate else None
         self._body = settings.body
         self._bodies = settings.bodies
@@ -98,6 +99,7 @@ class AccessControl:
         method: str,
         path: str,
         route: str,
+        model: str,
         status: int,
         client: str,
         grpc_status: str = "",
@@ -110,12 +112,16 @@ class AccessControl:
             method: its method.
             path: its path.
             route: pattern of the path, or "unknown".
+            model: name of the requested model, which the client may have invented; empty if it names none.
             status: status of the answer.
             client: address of the client, if it has one.
             grpc_status: name of the status of a gRPC call, such as `OK`; empty for a request over HTTP.
         """
         self._in_flight -= 1
         self._held -= size
+        # Only known names: each makes new series of the metrics.
+        if record.served is None and model and model in self._models():
+            record.model = model
         record.publish(method, path, route, status, client)
         if record.trace.span is not None:
             model, version = record.about()

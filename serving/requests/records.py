@@ -22,6 +22,8 @@ class RequestRecord:
     """Time of its head, by `perf_counter`."""
     served: ServedVersion | None = None
     """The requested version, once it has been found."""
+    model: str = ""
+    """Name of the requested model, if the repository has it and no version was found."""
     key: str | None = None
     """Name of the client's key."""
     kind: str = ""
@@ -34,9 +36,9 @@ class RequestRecord:
         self.kind, self.reason = kind, reason
 
     def about(self) -> tuple[str, str]:
-        """Returns model and version as labels: empty unless they are in service, as clients can invent any name."""
+        """Returns model and version as labels; the version is empty if none was found."""
         if self.served is None:
-            return "", ""
+            return self.model, ""
         return self.served.manifest.name, str(self.served.manifest.version)
 
     def publish(self, method: str, path: str, route: str, status: int, client: str) -> None:

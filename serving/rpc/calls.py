@@ -50,6 +50,8 @@ class GrpcCall:
 
     served: ServedVersion | None = None
     """The requested version, once it has been found."""
+    model: str = ""
+    """Name of the requested model, once its message has been read."""
     size: int = 0
     """Bytes of its message, once it has arrived."""
 
@@ -225,6 +227,7 @@ def handler(
                 method="POST",
                 path=path,
                 route=path,
+                model=call.model,
                 status=status,
                 client=client,
                 grpc_status=CODES[status].name,

@@ -27,6 +27,7 @@ def methods(parts: EndpointParts) -> dict[str, Method]:
     about = About(catalog, predictor.settings)
 
     def finder(call: GrpcCall, name: str, version: str) -> Callable[[], ServedVersion]:
+        call.model = name
         number = parse_version(version)
         return lambda: call.found(catalog.find(name, number))
 
@@ -60,8 +61,9 @@ def methods(parts: EndpointParts) -> dict[str, Method]:
         found = about.config(finder(call, given.name, given.version)())
         return _from_json("ModelConfigResponse", {"config": found})
 
-    async def statistics(_: GrpcCall, body: bytes) -> bytes:
+    async def statistics(call: GrpcCall, body: bytes) -> bytes:
         given = _request("ModelStatisticsRequest", body)
+        call.model = given.name
         found = about.statistics(given.name or None, parse_version(given.version))
         return _from_json("ModelStatisticsResponse", found)
 

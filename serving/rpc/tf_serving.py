@@ -21,6 +21,7 @@ def prediction_methods(parts: EndpointParts) -> dict[str, Method]:
     catalog, predictor = parts.catalog, parts.predictor
 
     def finder(call: GrpcCall, spec: Any) -> Callable[[], ServedVersion]:
+        call.model = spec.name
         name, version, label = protocol.version(spec)
         return lambda: call.found(catalog.find(name, version, label))
 
@@ -49,8 +50,10 @@ def model_methods(parts: EndpointParts) -> dict[str, Method]:
     """Returns the methods of ModelService by name."""
     catalog = parts.catalog
 
-    async def status(_: GrpcCall, body: bytes) -> bytes:
-        name, version, label = protocol.version(_request(messages.GetModelStatusRequest, body).model_spec)
+    async def status(call: GrpcCall, body: bytes) -> bytes:
+        spec = _request(messages.GetModelStatusRequest, body).model_spec
+        call.model = spec.name
+        name, version, label = protocol.version(spec)
         if label is not None:
             version = catalog.find(name, label=label).manifest.version
         return protocol.statuses(

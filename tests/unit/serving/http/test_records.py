@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import logging
+import shutil
 import threading
 
 import pytest
@@ -52,19 +53,22 @@ def test_an_answer_names_model_and_version(client, lines):
 
 
 @pytest.mark.parametrize(
-    ("path", "model", "kind"),
+    ("path", "known", "kind"),
     [
-        ("/predict/tiny", "tiny", "request"),
-        ("/v1/models/tiny:predict", "tiny", "request"),
-        ("/v2/models/tiny/infer", "tiny", "request"),
-        ("/v2/models/tiny/versions/7/infer", "", "unknown_model"),
-        ("/predict/invented", "", "unknown_model"),
-        ("/invented", "", "path"),
-        ("/models", "", "method"),
+        ("/predict/tiny", ("tiny", "1"), "request"),
+        ("/v1/models/tiny:predict", ("tiny", "1"), "request"),
+        ("/v2/models/tiny/infer", ("tiny", "1"), "request"),
+        ("/v2/models/tiny/versions/7/infer", ("tiny", ""), "unknown_model"),
+        ("/v2/models/tiny/versions/x/infer", ("tiny", ""), "request"),
+        ("/predict/tiny?tpo=1", ("tiny", ""), "request"),
+        ("/predict/invented", ("", ""), "unknown_model"),
+        ("/invented", ("", ""), "path"),
+        ("/models", ("", ""), "method"),
     ],
 )
-def test_a_refusal_names_its_reason_but_no_invented_model(client, lines, path, model, kind):
-    about = {"model": model, "version": "1" if model else "", "kind": kind}
+def test_a_refusal_names_its_reason_but_no_invented_model(client, lines, path, known, kind):
+    model, version = known
+    about = {"model": model, "version": version, "kind": kind}
     before = value("highway_errors_total", **about)
     answer = client.post(path)
     assert value("highway_errors_total", **about) == before + 1
@@ -74,6 +78,52 @@ def test_a_refusal_names_its_reason_but_no_invented_model(client, lines, path, m
     assert line["traceparent"] == answer.headers["traceparent"]
     assert line["traceparent"][3:35] == answer.headers["x-request-id"]
     assert 'model="invented"' not in client.get("/metrics").text
+
+
+def test_a_refused_model_is_named(version, lines):
+    damaged = shutil.copytree(version.parent, version.parents[1] / "damaged") / "1"
+    (damaged / "manifest.json").write_text("{}")
+    about = {"model": "damaged", "version": ""}
+    before = value("highway_errors_total", kind="model", **about)
+    with LoadedClient(make_app(Settings(models=version.parents[1]))) as client:
+        for path in ("/predict/damaged", "/v1/models/damaged:predict", "/v2/models/damaged/infer"):
+            assert client.post(path).status_code == 503
+            assert (lines()[-1]["model"], lines()[-1]["kind"]) == ("damaged", "model")
+        assert client.get("/v1/models/damaged").status_code == 200
+        assert lines()[-1]["model"] == "damaged"
+    assert value("highway_errors_total", kind="model", **about) == before + 3
+    assert value("highway_requests_total", route="/predict/{name}", status="503", **about) >= 1
+
+
+@pytest.mark.parametrize(
+    ("request_line", "route", "model"),
+    [
+        ("POST /predict/tiny", "/predict/{name}", "tiny"),
+        ("POST /v1/models/tiny/versions/1:predict", "/v1/models/{name}/versions/{version}:predict", "tiny"),
+        ("POST /v2/models/tiny/infer", "/v2/models/{name}/infer", "tiny"),
+        ("HEAD /v2/models/tiny/ready", "/v2/models/{name}/ready", "tiny"),
+        ("GET /predict/tiny", "/predict/{name}", "tiny"),
+        ("GET /v2/models/stats", "/v2/models/stats", ""),
+        ("GET /metrics", "/metrics", ""),
+        ("POST /predict/invented", "/predict/{name}", ""),
+        ("POST /invented", "unknown", ""),
+    ],
+)
+def test_a_request_that_is_not_admitted_has_its_route_and_model(version, lines, request_line, route, model):
+    about = {"route": route, "model": model, "version": ""}
+
+    def count(status):
+        return value("highway_requests_total", status=str(status), **about)
+
+    settings = Settings(models=version.parents[1], api_key="secret", rate=0.001)
+    with LoadedClient(make_app(settings)) as client:
+        for key, status, kind in (("wrong", 401, "key"), ("secret", None, None), ("secret", 429, "rate")):
+            before = count(status)
+            answer = client.request(*request_line.split(), headers={"x-api-key": key})
+            if status:
+                assert (answer.status_code, count(status)) == (status, before + 1)
+                assert (lines()[-1].get("model", ""), lines()[-1]["kind"]) == (model, kind)
+    assert 'model="invented"' not in metrics.generate_latest(metrics.REGISTRY).decode()
 
 
 def test_every_line_of_a_request_has_its_id(client, monkeypatch):

@@ -12,12 +12,12 @@ from serving.tracing import Tracing
 
 
 def test_a_request_is_freed_while_the_others_are_still_too_large_together():
-    access = AccessControl(Settings(Path("models"), body=8, bodies=10), Keys(), Tracing())
+    access = AccessControl(Settings(Path("models"), body=8, bodies=10), Keys(), Tracing(), dict)
 
     def leave(size):
         record = access.begin({})
         access.enter()
-        access.leave(record, size, method="POST", path="/", route="/", status=200, client="")
+        access.leave(record, size, method="POST", path="/", route="/", model="", status=200, client="")
 
     access.count(8, 8)
     for _ in range(2):

@@ -1,6 +1,7 @@
 """The gRPC server next to the app over the version made by hand, called with the published stubs."""
 
 import asyncio
+import shutil
 import socket
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -192,6 +193,34 @@ def test_errors_have_a_code_and_the_sentence_of_http(served, monkeypatch):
     assert any(
         line.startswith("highway_requests_total{") and route in line and '"404"' in line for line in text.splitlines()
     )
+
+
+def test_refusals_name_the_model_if_the_repository_has_it(served, version):
+    damaged = shutil.copytree(version.parent, version.parents[1] / "damaged") / "1"
+    (damaged / "manifest.json").write_text("{}")
+    eventually(lambda: "damaged" in served.http.get("/v1/models").json()["statuses"])
+    infer, statistics = served.inference.ModelInfer, served.inference.ModelStatistics
+    predict = served.prediction.Predict
+    status = get_model_status_pb2.GetModelStatusRequest()
+    for name, code in (("damaged", Code.UNAVAILABLE), ("invented", Code.NOT_FOUND)):
+        assert error(infer, infer_request(model_name=name)).code() == code
+        assert error(predict, predict_request(name=name)).code() == code
+        assert error(statistics, service_pb2.ModelStatisticsRequest(name=name)).code() == code
+        status.model_spec.name = name
+        if name == "damaged":
+            served.models.GetModelStatus(status)
+        else:
+            assert error(served.models.GetModelStatus, status).code() == code
+    text = served.http.get("/metrics").text
+    for route, answered in (
+        ("inference.GRPCInferenceService/ModelInfer", 503),
+        ("inference.GRPCInferenceService/ModelStatistics", 503),
+        ("tensorflow.serving.PredictionService/Predict", 503),
+        ("tensorflow.serving.ModelService/GetModelStatus", 200),
+    ):
+        assert f'highway_requests_total{{model="damaged",route="/{route}",status="{answered}",version=""}} ' in text
+        assert f'highway_requests_total{{model="",route="/{route}",status="404",version=""}} ' in text
+    assert 'model="invented"' not in text
 
 
 def test_malformed_messages_are_refused(served):
