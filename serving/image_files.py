@@ -10,7 +10,9 @@ import io
 import math
 import struct
 import warnings
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ _BRANDS = {
 }
 # Bytes within which the first element of an SVG file starts, after comments and declarations.
 _SVG_HEAD = 4096
+_GZIP = b"\x1f\x8b"
 # kornia-rs's names of the modes that it decodes.
 _FAST = {"L": "mono", "RGB": "rgb", "RGBA": "rgba"}
 # Pillow's names of layouts of uncompressed pixels, with a letter for each byte of a pixel.
@@ -107,9 +110,8 @@ def decode(encoded: bytes, name: str, pixels: int = PIXELS, side: int = SIDE, gr
         if other := _other_format(encoded):
             message = f"{name} is an image in {other} format, which is not read. {_CONVERSIONS[other]}"
             raise ImageError(message) from None
-        raise ImageError(
-            f"{name} is not an image. Expected a file in one of the formats {', '.join(FORMATS)}."
-        ) from None
+        fault = "is not an image" if encoded else "is an empty file"
+        raise ImageError(f"{name} {fault}. Expected a file in one of the formats {', '.join(FORMATS)}.") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{name} is larger than {pixels:,} pixels. Send a smaller image.") from None
     except MemoryError:
@@ -185,8 +187,13 @@ def _other_format(encoded: bytes) -> str | None:
     """Returns the format of a file, if it is one of those that can only be converted."""
     if encoded[4:8] == b"ftyp":
         return _BRANDS.get(encoded[8:12])
+    head = encoded[:_SVG_HEAD]
+    if head.startswith(_GZIP):
+        # Perhaps SVGZ.
+        with suppress(zlib.error):
+            head = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(head, _SVG_HEAD)
     # UTF-16 has a zero next to each ASCII character.
-    return "SVG" if b"<svg" in encoded[:_SVG_HEAD].replace(b"\0", b"").lower() else None
+    return "SVG" if b"<svg" in head.replace(b"\0", b"").lower() else None
 
 
 def refuse_unknown_range(image: Image.Image, name: str) -> None:

@@ -89,8 +89,8 @@ def main(arguments: list[str]) -> None:
         UserError: a folder, bucket or key is missing, the address cannot be used, or access is not configured.
     """
     given = parse(Arguments, arguments, "highway serve", Arguments.__doc__ or "")
-    if not given.trust and "--trust" in arguments:
-        # An empty variable in a script must not admit every version.
+    # An empty variable in a script must not admit every version; the path of an empty text is the current folder.
+    if (not given.trust and "--trust" in arguments) or Path() in given.trust:
         raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
     from serving import repository
     from serving.endpoint import serve

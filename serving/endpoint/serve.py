@@ -89,8 +89,10 @@ def check_models(models: Path, say: Callable[[str], object]) -> None:
         say: takes a line for the user if there are no models yet.
 
     Raises:
-        EndpointError: there is no such folder, or it is a single model or version.
+        EndpointError: there is no such folder, or it is a file, a single model or a version.
     """
+    if models.is_file():
+        raise EndpointError(f"{models} is a file. Name the folder of all models, or leave it out for `models`.")
     if not models.is_dir():
         raise EndpointError(f"there is no folder {models}. Export a model with `highway export`, or name its folder.")
     if (models / manifest.NAME).exists():

@@ -203,9 +203,9 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return _answer(request, 400, "request", f"{where}: {first['msg']}.")
+    # Of all parameters, FastAPI checks only numbers in paths.
+    given = error.errors()[0]["input"][:64]
+    return _answer(request, 400, "request", f"the path has {given!r} in place of a number of up to 19 digits.")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from serving.engine.backends import ServedVersion, count_values
 from serving.engine.catalog import Catalog
 from serving.engine.predictor import Predictor
-from serving.errors import LimitError, RequestError
+from serving.errors import LimitError, RequestError, in_bytes
 from serving.http.middleware import record_of
 from serving.http.openapi import EXAMPLES_BODY, JSON, RAW, operation
 from serving.manifest import Manifest
@@ -170,8 +170,12 @@ async def _images(
     if kind != RAW or _FILE.match(body):
         return [None], protocol_request.Request(None, [body])
     shape = manifest.input.shape[1:]
-    if len(body) % math.prod(shape):
-        protocol_request.check_shape((len(body),), manifest)
+    if len(body) % (size := math.prod(shape)):
+        raise RequestError(
+            f"the body has {in_bytes(len(body))}, and an image of model {manifest.name!r} has {size:,} "
+            f"({' x '.join(map(str, shape))}). Send whole images, or an image file with its own content type, such as "
+            "image/png."
+        )
     images = np.frombuffer(body, np.uint8).reshape(-1, *shape)
     if len(images) > limit:
         raise _too_many(limit)
@@ -195,7 +199,7 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
     if not (boundary := options.get("boundary")):
         raise RequestError("the form cannot be read: its content type names no boundary.")
     files: list[tuple[str, bytearray]] = []
-    # Fields that are not files are dropped.
+    # Other fields that are not files are dropped.
     content: bytearray | None = None
     try:
         with PushMultipartParser(boundary, max_segment_count=limit + FIELDS) as parser:
@@ -206,6 +210,11 @@ async def _form(request: Request, limit: int) -> list[tuple[str, bytes]]:
                         if (name := _file_name(event)) is not None:
                             content = bytearray()
                             files.append((name, content))
+                        elif event.name in Query.model_fields:
+                            raise RequestError(
+                                f"the form has a field {event.name!r}, which is a query parameter. Put it into the "
+                                f"address: ?{event.name}=..."
+                            )
                         # Before the parser meets its own limit, on parts of any kind.
                         if len(files) > limit:
                             raise _too_many(limit)

@@ -66,8 +66,8 @@ class AccessControl:
         if record.key is None:
             return Denial(401, "key", WRONG_KEY)
         if self._rate and (wait := self._rate.wait(record.key)):
-            reason = f"this key may send {self._rate.rate:g} requests per second. Send fewer, or try again later."
-            return Denial(429, "rate", reason, wait)
+            rate = f"{self._rate.rate:g} request{'' if self._rate.rate == 1 else 's'} per second"
+            return Denial(429, "rate", f"this key may send {rate}. Send fewer, or try again later.", wait)
         return None
 
     def enter(self) -> None:

@@ -1,3 +1,4 @@
+import gzip
 import io
 import struct
 import zlib
@@ -96,7 +97,10 @@ def test_an_image_cut_anywhere_is_refused_or_read(form):
     assert refused > len(whole) / 2
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", gzip.compress(b"hello"), b"\x1f\x8b\x08 cut"],
+)
 def test_other_files_are_refused(content):
     with pytest.raises(ImageError, match=r"^a\.png "):
         decode(content, "a.png")
@@ -107,6 +111,7 @@ def test_other_files_are_refused(content):
     [
         (b'<?xml version="1.0"?><!-- drawn --><svg xmlns="http://www.w3.org/2000/svg"/>', r"SVG.*rsvg-convert .*png"),
         ('<svg xmlns="http://www.w3.org/2000/svg"/>'.encode("utf-16"), r"SVG.*rsvg-convert"),
+        (gzip.compress(b'<svg xmlns="http://www.w3.org/2000/svg"/>' + bytes(10**6)), r"SVG.*rsvg-convert"),
         (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", r"HEIC.*heif-convert .*jpg"),
         (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", r"HEIC.*heif-convert"),
     ],
@@ -114,6 +119,11 @@ def test_other_files_are_refused(content):
 def test_formats_that_cannot_be_decoded_are_refused_with_a_conversion(content, said):
     with pytest.raises(ImageError, match=f"^a is an image in {said}"):
         decode(content, "a")
+
+
+def test_an_empty_file_is_called_empty():
+    with pytest.raises(ImageError, match=r"^a\.png is an empty file\. Expected a file in one of the formats PNG, "):
+        decode(b"", "a.png")
 
 
 def test_avif_is_read_if_pillow_was_built_with_it(monkeypatch):

@@ -51,11 +51,11 @@ def test_an_address_without_its_backend():
 
 def test_trust_needs_a_key(tmp_path):
     assert given("--trust", "a.pub", "b.pub").trust == (Path("a.pub"), Path("b.pub"))
-    with pytest.raises(UserError, match="--trust needs a PEM file"):
-        serve.main([str(tmp_path), "--trust"])
-    for path in ("", "missing.pub"):
-        with pytest.raises(UserError, match="cannot be read"):
-            serve.main([str(tmp_path), "--trust", path])
+    for words in ((), ("",), ("a.pub", "")):
+        with pytest.raises(UserError, match="--trust needs a PEM file"):
+            serve.main([str(tmp_path), "--trust", *words])
+    with pytest.raises(UserError, match="cannot be read"):
+        serve.main([str(tmp_path), "--trust", "missing.pub"])
 
 
 def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):

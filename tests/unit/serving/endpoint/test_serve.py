@@ -40,6 +40,7 @@ def test_the_folder_must_be_one_of_models(tmp_path):
         (version, f"is one version of a model. Name the folder of all models: {tmp_path / 'models'}"),
         (version.parent, f"is one model. Name the folder of all models: {tmp_path / 'models'}"),
         (tmp_path / "nowhere", "there is no folder"),
+        (version / "manifest.json", "is a file. Name the folder of all models"),
     ):
         with pytest.raises(EndpointError, match=reason):
             check_models(folder, said.append)

@@ -39,6 +39,23 @@ def test_fields_of_any_name_and_unnamed_files(client, monkeypatch):
         assert found.json()["predictions"][0]["top"] == raw
 
 
+@pytest.mark.parametrize("name", ["top", "segments", "version"])
+def test_query_parameters_are_not_fields_of_a_form(client, name):
+    fields = {"files": {"picture": ("a.png", b"x")}, "data": {name: "1"}}
+    answer = client.post("/predict/tiny", **fields)
+    said = f"the form has a field {name!r}, which is a query parameter. Put it into the address: ?{name}=..."
+    assert (answer.status_code, answer.json()["error"]) == (400, said)
+    # Files and other fields may have any name.
+    answer = client.post("/predict/tiny", files={name: ("a.png", b"x")}, data={"submit": "1"})
+    assert "a.png is not an image" in answer.json()["error"]
+
+
+def test_raw_pixels_are_whole_images(client):
+    answer = client.post("/predict/tiny", content=bytes(1000), headers=RAW)
+    said = "the body has 1,000 bytes, and an image of model 'tiny' has 12 (4 x 3 x 1). Send whole images, or an image"
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True), answer.text
+
+
 def form(name):
     """Returns a form with one file, whose name is given as it is sent."""
     head = b'--x\r\nContent-Disposition: form-data; name="picture"; ' + name

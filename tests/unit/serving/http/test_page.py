@@ -87,6 +87,13 @@ def test_an_unknown_sample_image_is_not_found(complete, path):
     assert answer.json()["error"]
 
 
+@pytest.mark.parametrize(("path", "given"), [("versions/x/samples/0", "x"), ("versions/1/samples/-1", "-1")])
+def test_numbers_in_the_path_of_a_sample_image_are_checked(complete, path, given):
+    answer = complete.get(f"/models/tiny/{path}.png")
+    said = f"the path has {given!r} in place of a number of up to 19 digits."
+    assert (answer.status_code, answer.json()["error"]) == (400, said)
+
+
 def test_maps_show_where_gates_open(complete):
     answer = complete.post("/predict/tiny?maps=true", content=IMAGES.tobytes(), headers=RAW).json()
     assert answer["map_layers"] == ["first"]

@@ -11,6 +11,15 @@ from serving.requests.access import AccessControl
 from serving.tracing import Tracing
 
 
+@pytest.mark.parametrize(("rate", "said"), [(1.0, "1 request per second."), (2.5, "2.5 requests per second.")])
+def test_a_rate_is_named(rate, said):
+    access = AccessControl(Settings(Path("models"), rate=rate), Keys("secret"), Tracing(), dict)
+    headers = {b"x-api-key": b"secret"}
+    while not (denial := access.deny(headers, access.begin(headers), is_open=False)):
+        pass
+    assert (denial.status, said in denial.reason) == (429, True)
+
+
 def test_a_request_is_freed_while_the_others_are_still_too_large_together():
     access = AccessControl(Settings(Path("models"), body=8, bodies=10), Keys(), Tracing(), dict)
 
