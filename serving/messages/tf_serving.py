@@ -9,7 +9,9 @@ from serving.messages.protobuf import message_classes
 _ENUMS = {
     "DataType": {
         "DT_INVALID": 0, "DT_FLOAT": 1, "DT_DOUBLE": 2, "DT_INT32": 3, "DT_UINT8": 4, "DT_INT16": 5, "DT_INT8": 6,
-        "DT_STRING": 7, "DT_INT64": 9, "DT_UINT16": 17, "DT_HALF": 19, "DT_UINT32": 22, "DT_UINT64": 23,
+        "DT_STRING": 7, "DT_COMPLEX64": 8, "DT_INT64": 9, "DT_BOOL": 10, "DT_QINT8": 11, "DT_QUINT8": 12,
+        "DT_QINT32": 13, "DT_BFLOAT16": 14, "DT_QINT16": 15, "DT_QUINT16": 16, "DT_UINT16": 17, "DT_COMPLEX128": 18,
+        "DT_HALF": 19, "DT_RESOURCE": 20, "DT_VARIANT": 21, "DT_UINT32": 22, "DT_UINT64": 23,
     },
     "State": {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50},
 }  # fmt: skip
@@ -75,6 +77,8 @@ _VALUES = {_ENUMS["DataType"][datatype]: field for datatype, field in _DTYPES.va
 _STRING = _ENUMS["DataType"]["DT_STRING"]
 DATA_TYPES = {number: name for name, number in _ENUMS["DataType"].items()}
 """TensorFlow's names of types, by number."""
+NUMERIC = tuple(datatype for datatype, _ in _DTYPES.values())
+"""TensorFlow's names of the types of numbers that `array` converts."""
 # ModelVersionStatus.State, by number.
 STATES = {number: name for name, number in _ENUMS["State"].items()}
 # Type of the content in a message of type Any.

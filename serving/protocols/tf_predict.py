@@ -158,8 +158,8 @@ def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request
     try:
         found = messages.array(tensor)
     except KeyError:
-        wanted = _expected(name, manifest)
-        raise RequestError(f"input {name!r} has a type that cannot be converted. Expected {wanted}.") from None
+        dtype, wanted = messages.DATA_TYPES.get(tensor.dtype, tensor.dtype), _expected(name, manifest)
+        raise RequestError(f"input {name!r} has the type {dtype}, which is not converted. Expected {wanted}.") from None
     except OverflowError:
         dtype = messages.DATA_TYPES[tensor.dtype]
         raise RequestError(f"input {name!r} has values out of range for its type, {dtype}.") from None
@@ -173,5 +173,6 @@ def _request(tensor: Any, name: str, manifest: Manifest, images: int) -> Request
 def _expected(name: str, manifest: Manifest) -> str:
     if name == ENCODED:
         return "DT_STRING"
-    number = ", or another type of number"
-    return f"DT_FLOAT{number}" if manifest.is_table else f"DT_UINT8{number} with whole numbers"
+    first = "DT_FLOAT" if manifest.is_table else "DT_UINT8"
+    others = ", ".join(datatype for datatype in messages.NUMERIC if datatype != first)
+    return f"{first}, or another type of number{'' if manifest.is_table else ' with whole numbers'}: {others}"

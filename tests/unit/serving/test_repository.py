@@ -55,5 +55,7 @@ def test_a_folder_of_something_else(tmp_path):
 def test_a_folder_that_hides_a_net_of_the_package_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cifar10").mkdir()
-    with pytest.raises(ModelError, match=r"\.\.\.\)\. Rename the folder, which hides the net of the package of the same"):
-        repository.find(Path("cifar10"))
+    with pytest.raises(
+        ModelError, match=r"\.\.\.\)\. Rename the folder, which hides the net of the package of the same"
+    ):
+        find(Path("cifar10"))

@@ -1,5 +1,6 @@
 """Large and many bodies: their limits, and answers that stay the same."""
 
+import asyncio
 import io
 import json
 import threading
@@ -8,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
-from serving import image_files
 from serving.engine import decoding
 from serving.engine.predictor import Predictor
 from serving.engine.processes import COPIED, SMALL
@@ -37,13 +37,12 @@ def test_all_bodies_together_are_limited(version):
 def test_files_that_wait_to_be_decoded_are_limited(version, monkeypatch):
     free = threading.Event()
 
-    def held(decoder, file, name, side, grey):
-        free.wait(10)
-        return image_files.decode(file, name, side=side, grey=grey)
+    async def held(decoder, work):
+        # A file that is decoded in the event loop's thread would keep the others from arriving.
+        await asyncio.to_thread(free.wait, 10)
+        return work()
 
-    # A file that is decoded in the event loop's thread would keep the others from arriving.
-    monkeypatch.setattr(decoding, "LIGHT", -1.0)
-    monkeypatch.setattr(decoding.Decoder, "decode_limited", held)
+    monkeypatch.setattr(decoding.Decoder, "_decode_here", held)
     file = io.BytesIO()
     Image.new("L", (3, 4)).save(file, "PNG")
     with (

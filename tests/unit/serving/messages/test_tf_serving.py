@@ -76,6 +76,13 @@ def test_the_real_messages_are_the_same():
     np.testing.assert_array_equal(messages.array(back.inputs["image"]), images)
 
 
+def test_types_have_the_names_of_the_real_ones():
+    from tensorflow.core.framework import types_pb2
+
+    real = {number: name for name, number in types_pb2.DataType.items()}
+    assert {number: real[number] for number in messages.DATA_TYPES} == messages.DATA_TYPES
+
+
 def test_states_have_the_names_of_the_real_ones():
     from tensorflow_serving.apis import get_model_status_pb2
 

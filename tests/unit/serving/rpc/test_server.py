@@ -149,6 +149,19 @@ def test_numbers_beyond_their_type_are_refused(served):
     assert wrong(served.prediction.Predict, request) == (Code.INVALID_ARGUMENT, said)
 
 
+def test_types_that_are_not_converted_are_named(served):
+    request = predict_request()
+    for dtype, name in ((14, "DT_BFLOAT16"), (10, "DT_BOOL"), (20, "DT_RESOURCE"), (99, "99")):
+        request.inputs["image"].dtype = dtype
+        code, details = wrong(served.prediction.Predict, request)
+        said = f"input 'image' has the type {name}, which is not converted. Expected DT_UINT8, or another type "
+        assert (code, details.startswith(said), ": DT_FLOAT, DT_DOUBLE" in details) == (
+            Code.INVALID_ARGUMENT,
+            True,
+            True,
+        )
+
+
 def test_a_number_that_is_too_large_is_left_out_of_statuses(served, version):
     version.with_name(str(2**63)).mkdir()
     eventually(lambda: len(served.http.get("/v1/models").json()["statuses"]["tiny"]) == 2)
