@@ -43,6 +43,7 @@ class VersionTrials:
     Example:
         trials = VersionTrials(ChildProcesses(seconds=60.0), patience=2.0)
         cost = trials.run(folder, manifest.read(folder))
+        trials.close()
     """
 
     def __init__(self, children: ChildProcesses, patience: float | None = None) -> None:
