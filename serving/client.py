@@ -166,6 +166,8 @@ class Client:
             raise ClientError(f"images must be a list. Received: {_shown(images)}. Put it in brackets.")
         else:
             options["files"] = [("picture", _file(image, number)) for number, image in enumerate(images)]
+            if not options["files"]:
+                raise ClientError("there are no images. Give at least one.")
         return self._request(_ANSWER, "POST", f"predict/{_quoted(model)}", **options)
 
     def models(self) -> tuple[ServedModel, ...]:

@@ -67,7 +67,7 @@ def parse(body: bytes, header: str | None, manifest: Manifest, images: int = IMA
     inputs = given.get("inputs") if isinstance(given, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestError(f'"inputs" must be a list of one input, {input_names(manifest)}.')
-    binary = bool(_parameters(given).get("binary_data_output", False))
+    binary = _flag(_parameters(given), "binary_data_output", False)
     return InferRequest(
         _request(inputs[0], memoryview(body)[length:], manifest, images),
         _id(given.get("id")),
@@ -245,17 +245,23 @@ def raw_values(data: bytes | memoryview, datatype: str, shape: list[int], manife
 def _flat(data: Any, shape: list[int]) -> np.ndarray:
     try:
         # As objects: NumPy would otherwise convert true, and digits in a string, to numbers.
-        found = np.array(data, object).ravel()
-        # In a row, null is a missing number.
-        wrong = set(map(type, found.tolist())) - {int, float, NoneType}
+        found = np.array(data, object)
+        # In a row, null is a missing number. A number or null without a list has no dimension.
+        wrong = not found.ndim or set(map(type, found.ravel().tolist())) - {int, float, NoneType}
         values = found.astype(np.float64) if not wrong else None
     except (ValueError, TypeError):
         values = None
     if values is None:
-        raise RequestError('"data" must be a list of numbers, flat or nested as the shape is.')
+        raise RequestError(f'"data" must be a list of numbers, flat or nested as the shape {shape} is.')
     if values.size != math.prod(shape):
         raise RequestError(f'"data" has {values.size} values, the shape {shape} needs {math.prod(shape)}.')
-    return values
+    if values.ndim > 1 and list(values.shape) != shape:
+        # Such as channels first: the right number of values, in another order.
+        raise RequestError(
+            f'"data" is nested as {list(values.shape)}, and the shape is {shape}. Nest it as the shape is, or send it '
+            "flat, in the order of the shape."
+        )
+    return values.ravel()
 
 
 def _files(data: Any) -> list[bytes]:
@@ -301,7 +307,7 @@ def _requested_outputs(outputs: Any, binary: bool, manifest: Manifest) -> dict[s
     for one in outputs:
         parameters = _parameters(one)
         classes = check_output(one.get("name"), parameters.get("classification", 0), manifest)
-        requested[one["name"]] = RequestedOutput(bool(parameters.get("binary_data", binary)), classes)
+        requested[one["name"]] = RequestedOutput(_flag(parameters, "binary_data", binary), classes)
     return requested or None
 
 
@@ -333,7 +339,18 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
+    value = parameters.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise RequestError(f'"{name}" must be true or false. Received: {value!r}.')
+    return value
+
+
 def _id(value: Any) -> str | None:
-    if isinstance(value, str) and len(value) > ID:
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"the id must be a string. Received: {value!r}.")
+    if value and len(value) > ID:
         raise RequestError(f"the id has {len(value):,} characters, more than the limit of {ID:,}.")
-    return value if isinstance(value, str) else None
+    return value

@@ -18,6 +18,8 @@ from serving.manifest import LARGEST_VERSION, SIGNATURE, Manifest
 IMAGES = 256
 # Values in a JSON body other than pixels.
 _OTHER_VALUES = 10_000
+# Bytes of a value in a message.
+_QUOTED = 60
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,19 @@ def to_rows(given: Any, manifest: Manifest) -> Request:
     return Request(found.values, None, warnings=found.warnings)
 
 
-def to_pixels(values: Any, manifest: Manifest) -> np.ndarray:
-    """Converts nested lists of pixels to a batch.
+def to_pixels(values: list[Any], manifest: Manifest) -> np.ndarray:
+    """Converts nested lists of pixels, one per image, to a batch.
 
     Raises:
-        RequestError: they are not whole numbers from 0 to 255, or have another shape.
+        RequestError: they are not lists, not whole numbers from 0 to 255, or have another shape.
     """
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, list):
+            sizes = ", ".join(map(str, manifest.input.shape[1:]))
+            raise RequestError(
+                f"image {number} must be its pixels, as nested lists of shape ({sizes}). Received: "
+                f"{orjson.dumps(value)[:_QUOTED].decode(errors='ignore')}."
+            )
     # As objects: NumPy would otherwise make every string as long as the longest.
     found = np.array(values, object)
     kinds = set(map(type, found.ravel().tolist()))

@@ -9,7 +9,7 @@ import orjson
 
 from serving.errors import RequestError
 from serving.inputs import ROW
-from serving.manifest import ENCODED, Manifest
+from serving.manifest import ENCODED, SIGNATURE_FILES, Manifest
 from serving.protocols.request import IMAGES, Request, decode_base64, parse_json, signature_of, to_pixels, to_rows
 
 # Names of the states of a version.
@@ -53,6 +53,8 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> PredictReque
     values = _rows(given["instances"], name) if rows else _column(given["inputs"], name)
     if name == ENCODED:
         return PredictRequest(Request(None, [_file(value) for value in values]), rows)
+    if any(isinstance(value, dict) and "b64" in value for value in values):
+        raise RequestError(f'images as {{"b64": ...}} need "signature_name": "{SIGNATURE_FILES}" in the request.')
     return PredictRequest(Request(to_pixels(values, manifest), None), rows)
 
 

@@ -165,6 +165,8 @@ def test_an_array_of_several_images(waits, shape):
         (bytes(10_000_000), r"must be a list\. Received: b'.{100,300} \(bytes\)\. Put it in brackets\.$"),
         (np.zeros((28, 28), "uint8"), r"must be a list\. Received: an array of uint8 and shape \(28, 28\)"),
         (np.zeros((28, 28, 1), "uint8"), "must be a list"),
+        ([], "there are no images. Give at least one"),
+        (np.zeros((0, 28, 28), "uint8"), "there are no images"),
         (["nothing\0.png"], "cannot be read"),
         ([b"x", 7], r"image 2 is 7 \(int\)\. Expected a path"),
         ([np.zeros((28, 28))], r"image 1 is an array of float64 and shape \(28, 28\)\. Expected uint8"),

@@ -11,6 +11,7 @@ from serving.manifest import Manifest
 from serving.protocols import open_inference
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3, 1)
+CHANNELS_FIRST = r"nested as \[2, 1, 4, 3\], and the shape is \[2, 4, 3, 1\]. Nest it as the shape is, or send it flat"
 OUTPUTS = {
     "probabilities": np.float32([[0.25, 0.75], [1, 0]]),
     "class_id": np.array([1, 0]),
@@ -122,10 +123,24 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image(data=[True] * 24)]}, "list of numbers"),
         ({"inputs": [image(data=["1"] * 24)]}, "list of numbers"),
         ({"inputs": [image(data=[[1], [1, 2]])]}, "list of numbers"),
+        ({"inputs": [image(data=PIXELS.transpose(0, 3, 1, 2).tolist())]}, CHANNELS_FIRST),
+        (
+            {"inputs": [image(data=PIXELS.reshape(2, 12).tolist())]},
+            r"nested as \[2, 12\], and the shape is \[2, 4, 3, 1\]",
+        ),
+        ({"inputs": [image(data=[PIXELS.ravel().tolist()])]}, r"nested as \[1, 24\], and the shape is \[2, 4, 3, 1\]"),
+        ({"inputs": [image(shape=[0, 4, 3, 1], data=[[]])]}, r"nested as \[1, 0\], and the shape is \[0, 4, 3, 1\]"),
+        ({"inputs": [image(data=7)]}, "list of numbers"),
         ({"inputs": [image(data=[256] * 24)]}, "from 0 to 255"),
         ({"inputs": [image(data=[0.5] * 24)]}, "whole numbers"),
         ({"inputs": [image(shape=[2**62, 4, 3, 1])]}, "24 values"),
         ({"inputs": [image()], "id": "1" * 1025}, "1,025 characters, more than the limit of 1,024"),
+        ({"inputs": [image()], "id": 7}, "the id must be a string. Received: 7"),
+        ({"inputs": [image()], "parameters": {"binary_data_output": "x"}}, "must be true or false. Received: 'x'"),
+        (
+            {"inputs": [image()], "outputs": [{"name": "label", "parameters": {"binary_data": 1}}]},
+            '"binary_data" must be',
+        ),
         ({"inputs": [binary()]}, "binary_data_size is 24, and 0 bytes follow"),
         ({"inputs": [binary() | {"parameters": {"binary_data_size": "24"}}]}, "a whole number. Received: '24'"),
         ({"inputs": [image(parameters={"binary_data_size": 0})]}, '"data" and binary_data_size. Send one of them'),
