@@ -3,6 +3,8 @@
 No request waits for a batch to fill. While batches are computed, one per core, arriving requests queue up and form the
 next batch: batches grow with the load, and a lone request is computed at once. Waiting a fixed time for more requests
 would only add to the latency.
+
+If a batch fails, one of its requests may be the cause: each is computed again, alone.
 """
 
 import asyncio
@@ -105,6 +107,9 @@ class Batcher:
     unit: str = "image"
     cost: Cost = Cost()
     _waiting: deque[_Waiting] = field(default_factory=deque)
+    # Requests of failed batches, each of which is computed alone, before all others: they have waited longest.
+    _retried: deque[_Waiting] = field(default_factory=deque)
+    # Images of both.
     _images: int = 0
     _running: int = 0
     # Whether `_next` is scheduled.
@@ -189,6 +194,11 @@ class Batcher:
 
     def _take(self) -> list[_Waiting]:
         """Removes the next batch from the queue, without cancelled requests."""
+        while self._retried:
+            one = self._retried.popleft()
+            self._images -= len(one.images)
+            if not one.result.done():
+                return [one]
         batch: list[_Waiting] = []
         count, most = 0, self.largest
         share = math.ceil(self._images / (self.parallel - self._running))
@@ -239,8 +249,10 @@ class Batcher:
                 one.result.set_result({name: array[start:stop] for name, array in outputs.items()})
             start = stop
 
-    @staticmethod
-    def _fail(batch: list[_Waiting], error: BaseException) -> None:
-        for one in batch:
-            if not one.result.done():
-                one.result.set_exception(error)
+    def _fail(self, batch: list[_Waiting], error: BaseException) -> None:
+        if len(batch) > 1:
+            # Through the queue: on the loop, other work comes between them, and they need less memory than the batch.
+            self._retried.extend(batch)
+            self._images += sum(len(one.images) for one in batch)
+        elif not batch[0].result.done():
+            batch[0].result.set_exception(error)

@@ -141,14 +141,79 @@ def test_requests_beyond_the_queue_are_refused_and_accepted_ones_answered(batche
     assert [int(answer["same"][0, 0]) for answer in answers[:answered]] == list(range(answered))
 
 
-def test_an_error_affects_only_its_own_batch(batcher, at_once):
+def test_an_error_affects_only_its_own_request(batcher, net):
     async def both():
-        first = await together(batcher, images(1), images(255))
-        return first, await batcher.predict(images(3))
+        first = await together(batcher, images(1), images(2, 3), images(4, 255), images(5))
+        return first, await batcher.predict(images(6))
 
     first, second = asyncio.run(both())
-    assert [type(answer) for answer in first] == [dict if at_once else ValueError, ValueError]
-    assert second["same"][0, 0] == 3
+    assert [type(answer) for answer in first] == [dict, dict, ValueError, dict]
+    assert [answer["same"].ravel().tolist() for answer in first if isinstance(answer, dict)] == [[1], [2, 3], [5]]
+    assert second["same"][0, 0] == 6
+    assert batcher.waiting == 0
+    # Waiting is counted once per request, however often it is computed.
+    assert batcher.statistics.waited.count == 5
+
+
+def test_a_request_that_fails_alone_is_not_computed_again(batcher, net):
+    (answer,) = asyncio.run(together(batcher, images(255)))
+    assert (type(answer), net.sizes) == (ValueError, [1])
+
+
+def test_a_batch_that_exceeds_the_memory_is_computed_one_by_one(executor):
+    sizes = []
+
+    def run(images):
+        sizes.append(len(images))
+        if len(images) > 2:
+            raise MemoryError
+        return {"same": images}
+
+    batcher = Batcher(run, largest=8, queue=20, executor=executor)
+    requests = [images(1), images(2, 3), images(4, 5, 6)]
+    answers = asyncio.run(together(batcher, *requests))
+    assert [type(answer) for answer in answers] == [dict, dict, MemoryError]
+    assert sizes == [6, 1, 2, 3]
+
+
+def test_requests_that_are_given_up_after_their_batch_failed_are_not_computed(net, executor, monkeypatch):
+    monkeypatch.setattr(batching, "SHORT", 0.0)
+    batcher = Batcher(net, largest=8, queue=20, executor=executor)
+
+    async def give_up():
+        net.free.clear()
+        asked = [asyncio.create_task(batcher.predict(images(value))) for value in (1, 2, 255)]
+        await asyncio.sleep(0.05)
+        for one in asked:
+            one.cancel()
+        net.free.set()
+        await asyncio.gather(*asked, return_exceptions=True)
+        return await batcher.predict(images(3))
+
+    assert asyncio.run(give_up())["same"][0, 0] == 3
+    assert net.sizes == [3, 1]
+    assert batcher.waiting == 0
+
+
+def test_other_work_of_the_loop_comes_between_the_requests_of_a_failed_batch(net, executor, monkeypatch):
+    monkeypatch.setattr(batching, "SHORT", 1e9)
+    batcher = Batcher(net, largest=8, queue=20, executor=executor)
+    batcher._seconds = 0.0
+    seen = []
+
+    async def watch(asked):
+        while not all(one.done() for one in asked):
+            seen.append(len(net.sizes))
+            await asyncio.sleep(0)
+
+    async def both():
+        asked = [asyncio.create_task(batcher.predict(images(value))) for value in (0, 1, 2, 255)]
+        await watch(asked)
+
+    asyncio.run(both())
+    # One at once, a batch of the others, and each of these alone.
+    assert net.sizes == [1, 3, 1, 1, 1]
+    assert {3, 4} <= {*seen}
 
 
 def test_cancelled_requests_are_not_computed(net, executor, monkeypatch):
