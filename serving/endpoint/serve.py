@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 ANSWER = 20.0
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
-# File descriptors for models, logs and listening sockets, and for each child process, which has three pipes while it
-# starts.
-RESERVE, CHILD = 64, 6
+# File descriptors for models, logs, listening sockets and connections that are for health only, and for each child
+# process, which has three pipes while it starts.
+RESERVE, CHILD = 64 + 128, 6
 
 
 def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:

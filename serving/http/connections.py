@@ -1,20 +1,25 @@
 """Limits on connections: a protocol for uvicorn, which itself limits only their idle time."""
 
 import asyncio
+import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving.engine.settings import Limits
+from serving.http.transport import AnswerTransport
 from serving.requests.metrics import CONNECTIONS, cut
 
 # Bytes per second at which a body does not count as slow, however long it takes: 0.5 Mbit/s.
 RATE = 2**16
 # Seconds of silence after which a connection may be closed for a new one.
 SILENT = 0.25
+# Connections beyond the limits, which only answer questions about health: whatever asks them, and restarts an endpoint
+# without an answer, must not depend on what other clients do. The newest replace those that have not asked yet.
+HEALTH_ONLY = 128
 # Seconds left for incomplete requests and unread answers once the endpoint stops.
 LAST = 5.0
 # Maximum bytes of the head of a request, and of anything else outside the body: trailers, chunk sizes.
@@ -25,6 +30,11 @@ UNREAD = 2**28
 PIPELINED = 32
 # Bodies of more chunks than this must average `CHUNK` bytes per chunk: each costs some microseconds of the event loop.
 CHUNKS, CHUNK = 1024, 64
+# The paths of all protocols that answer whether the server, a model or a version is alive or ready.
+_HEALTH = re.compile(
+    rb"(GET|HEAD) /(v2/health/(live|ready)|v2/models/[^/?]+(/versions/[^/?]+)?/ready"
+    rb"|v1/models/[^/?:]+(/(versions|labels)/[^/?:]+)?)?(\?.*)?"
+)
 _SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
 _FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
 _SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
@@ -40,27 +50,38 @@ class _Connections:
     limits: Limits
     connections: set["LimitedProtocol"] = field(default_factory=set)
     by_address: Counter[str] = field(default_factory=Counter)
+    # Those beyond the limits, the oldest first.
+    health_only: dict["LimitedProtocol", None] = field(default_factory=dict)
     # Bytes of unread answers, the oldest first.
     unread: dict["LimitedProtocol", int] = field(default_factory=dict)
     checking: bool = False
 
     def add(self, one: "LimitedProtocol") -> bool:
-        """Adds a connection, if necessary in place of a silent one; returns False if there is no room."""
-        if len(self.connections) >= self.limits.connections and not self._make_room(None):
-            return False
-        if self.by_address[one.address] >= self.limits.address and not self._make_room(one.address):
+        """Adds a connection, if necessary in place of a silent one; returns False if it is for health only."""
+        if not self.checking:
+            self.checking = True
+            one.loop.call_later(self._pause(), self._check, one.loop)
+        full = len(self.connections) >= self.limits.connections and not self._make_room(None)
+        if full or (self.by_address[one.address] >= self.limits.address and not self._make_room(one.address)):
+            self._add_for_health(one)
             return False
         self.connections.add(one)
         self.by_address[one.address] += 1
         CONNECTIONS.inc()
-        if not self.checking:
-            self.checking = True
-            one.loop.call_later(self._pause(), self._check, one.loop)
         return True
+
+    def _add_for_health(self, one: "LimitedProtocol") -> None:
+        self.health_only[one] = None
+        if len(self.health_only) > HEALTH_ONLY:
+            # The new one itself, if all others have asked.
+            oldest = next(other for other in self.health_only if not other.has_asked())
+            del self.health_only[oldest]
+            oldest.refuse_as_full()
 
     def remove(self, one: "LimitedProtocol") -> None:
         """Removes a connection, unless it has been removed already."""
         self.unread.pop(one, None)
+        self.health_only.pop(one, None)
         if one in self.connections:
             self.connections.remove(one)
             self.by_address[one.address] -= 1
@@ -87,52 +108,14 @@ class _Connections:
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for one in list(self.connections):
+        for one in [*self.connections, *self.health_only]:
             one.check(now)
-        self.checking = bool(self.connections)
+        self.checking = bool(self.connections or self.health_only)
         if self.checking:
             loop.call_later(self._pause(), self._check, loop)
 
     def _pause(self) -> float:
         return min(self.limits.header, self.limits.body, self.limits.idle, 4.0) / 4
-
-
-class _AnswerTransport:
-    """A transport that sends the head of an answer together with the start of its body.
-
-    uvicorn writes them one after the other. A single write takes half the time, and wakes the client once.
-
-    Args:
-        transport: the transport of the connection, which has all other methods.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Sends part of an answer; keeps a head until the body follows, or `flush` is called."""
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.writelines((head, data))
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
-            self._head = data
-        else:
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Sends a head that no body follows."""
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        """Closes the connection once everything has been sent."""
-        self.flush()
-        self._transport.close()
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -149,7 +132,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accepts or refuses the connection."""
-        self._answers = _AnswerTransport(transport)
+        self._answers = AnswerTransport(transport)
         super().connection_made(cast(asyncio.Transport, self._answers))
         self.sending, self.since, self._received = "header", self.loop.time(), 0
         self.heard = self.since
@@ -165,8 +148,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ended = False
         # Unix sockets have no address.
         self.address = self.client[0] if self.client else ""
-        if not self.opened.add(self):
-            self._refuse(_FULL, "refused")
+        self._health_only = not self.opened.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Removes the connection."""
@@ -241,12 +223,20 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Starts the time limit of the body."""
+        """Starts the time limit of the body, unless the connection is for health only, and the request for another."""
         if self.parser.should_upgrade():
             return
+        asked = self.parser.get_method() + b" " + self.url
+        if self._health_only and not self.has_asked() and not _HEALTH.fullmatch(asked):
+            self.refuse_as_full()
+            # The parser stops.
+            raise ValueError("the connection is for health only")
         self.sending, self.since, self._received, self._unparsed = "body", self.loop.time(), 0, 0
         self._chunks = self._chunked = 0
         super().on_headers_complete()
+        if self._health_only:
+            # Nothing that follows is read.
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Receives part of the body, unless its parts are too small."""
@@ -322,6 +312,10 @@ class LimitedProtocol(HttpToolsProtocol):
         """Returns whether it is waiting for its client."""
         return self.sending is not None or self._unread_since is not None or self._is_free()
 
+    def has_asked(self) -> bool:
+        """Returns whether the head of a request has arrived."""
+        return self.cycle is not None
+
     def _is_free(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
@@ -337,6 +331,9 @@ class LimitedProtocol(HttpToolsProtocol):
         elif self.sending is None:
             if self._is_free() and now > self.since + limits.idle:
                 self.transport.close()
+        elif self._health_only and not self.has_asked():
+            if now > self.since + SILENT:
+                self.refuse_as_full()
         elif self.sending == "header" and self._is_free() and now > self.since + limits.header:
             self._refuse(_SLOW, "header")
         elif self.sending == "body" and now > min(self.since + limits.body + self._received / RATE, self._ends):
@@ -347,6 +344,10 @@ class LimitedProtocol(HttpToolsProtocol):
         cut(reason).inc()
         self.opened.remove(self)
         self.transport.abort()
+
+    def refuse_as_full(self) -> None:
+        """Closes the connection with the answer that too many are open."""
+        self._refuse(_FULL, "refused")
 
     def _refuse(self, answer: tuple[bytes, bytes, bytes], reason: str, *, begun: bool = False) -> None:
         cut(reason).inc()

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 import uvicorn
-from uvicorn.server import ServerState
 
 from serving.engine.settings import Limits
 from serving.http import connections
@@ -303,6 +302,85 @@ def test_connections_beyond_the_limit_are_refused():
         assert status(said(server.connect(GET))) == b"200"
 
 
+def opened(server):
+    return list(server.server.server_state.connections)
+
+
+@contextlib.contextmanager
+def held(server, count, part):
+    """Occupies connections with requests that are not complete, of which a byte arrives now and then."""
+    made = [server.connect(part) for _ in range(count)]
+    eventually(lambda: sum(one._received > 0 or one.has_asked() for one in opened(server)) == count)
+    ended = threading.Event()
+
+    def talk():
+        while not ended.wait(0.03):
+            for one in made:
+                one.sendall(b"a")
+
+    thread = threading.Thread(target=talk)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+    for one in made:
+        one.close()
+
+
+def ask(path, method=b"GET"):
+    return b"%s %s HTTP/1.1\r\nHost: here\r\n\r\n" % (method, path)
+
+
+HEALTH = (
+    *(b"/v2/health/live", b"/v2/health/ready", b"/v2/models/a%20b/ready", b"/v2/models/a/versions/1/ready"),
+    *(b"/v1/models/a", b"/v1/models/a/versions/1", b"/v1/models/a/labels/b", b"/", b"/v2/health/live?a=b"),
+)
+OTHERS = (
+    *((b"GET", path) for path in (b"/v2/health/live/more", b"/v2/models/a", b"/v1/models")),
+    *((b"POST", path) for path in (b"/v1/models/a:predict", b"/v2/health/live")),
+)
+
+
+@pytest.mark.parametrize("limit", ["connections", "address"])
+@pytest.mark.parametrize("part", [GET[:-2] + b"A: ", HEAD.replace(b"10", b"9999"), ask(b"/slow") + GET[:5]])
+def test_health_is_answered_whatever_connections_others_hold(limit, part, monkeypatch):
+    # However late a busy machine sends the next byte.
+    monkeypatch.setattr(connections, "SILENT", 60)
+    with Server(**{limit: 3}) as server:
+        with held(server, 3, part):
+            for path in HEALTH:
+                answer = said(server.connect(ask(path)))
+                assert (status(answer), b"connection: close" in answer) == (b"200", True), path
+            assert status(said(server.connect(ask(b"/v2/health/live", b"HEAD")))) == b"200"
+            for method, path in OTHERS:
+                assert b"too many connections" in said(server.connect(ask(path, method))), path
+        eventually(lambda: not opened(server))
+        # Their places are free again.
+        with server.connect(GET) as new:
+            assert b"connection: close" not in new.recv(2**16)
+
+
+def test_a_question_about_health_may_arrive_in_parts_and_is_the_only_one(monkeypatch):
+    monkeypatch.setattr(connections, "SILENT", 60)
+    with Server(connections=1) as server, held(server, 1, HEAD.replace(b"10", b"9999")):
+        connection = server.connect(ask(b"/v2/health/live")[:20])
+        time.sleep(0.05)
+        connection.sendall(ask(b"/v2/health/live")[20:] + ask(b"/predict", b"POST"))
+        assert said(connection).count(b"HTTP/1.1 ") == 1
+
+
+def test_the_newest_connections_for_health_replace_those_that_have_not_asked(monkeypatch):
+    monkeypatch.setattr(connections, "HEALTH_ONLY", 2)
+    # None of them is closed for its silence.
+    monkeypatch.setattr(connections, "SILENT", 60)
+    with Server(connections=1) as server, held(server, 1, HEAD.replace(b"10", b"9999")):
+        waiting = [server.connect(b"G") for _ in range(5)]
+        assert [status(said(one)) for one in waiting[:3]] == [b"503"] * 3
+        for one in waiting[3:]:
+            one.sendall(ask(b"/v2/health/live")[1:])
+            assert status(said(one)) == b"200"
+
+
 def test_slow_clients_do_not_delay_shutdown(monkeypatch, caplog):
     monkeypatch.setattr(connections, "LAST", 0.2)
     with Server(header=60, body=60) as server:
@@ -315,80 +393,3 @@ def test_slow_clients_do_not_delay_shutdown(monkeypatch, caplog):
         server.thread.join()
         assert [status(said(one)) for one in half] == [b"", b"", b"408", b"200"]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-class Recorded(asyncio.Transport):
-    """A transport that records what is written, and how."""
-
-    def __init__(self):
-        self.calls, self.closed = [], False
-
-    def get_extra_info(self, name, default=None):
-        return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}.get(name, default)
-
-    def write(self, data):
-        self.calls.append(data)
-
-    def writelines(self, parts):
-        self.calls.append(b"|".join(parts))
-
-    def is_closing(self):
-        return self.closed
-
-    def close(self):
-        self.closed = True
-
-    def resume_reading(self):
-        pass
-
-
-def written(app, request):
-    """Returns what is written for a request, in as many parts as system calls."""
-
-    async def run():
-        transport = Recorded()
-        config = uvicorn.Config(app, http=protocol(Limits()), lifespan="off", log_config=None)
-        config.load()
-        one = config.http_protocol_class(config, ServerState(), {})
-        one.connection_made(transport)
-        one.data_received(request)
-        await asyncio.gather(*one.tasks, return_exceptions=True)
-        one.connection_lost(None)
-        return transport.calls
-
-    return asyncio.run(run())
-
-
-def answering(*bodies, size):
-    async def app(scope, receive, send):
-        await receive()
-        headers = [(b"content-length", b"%d" % size)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for number, body in enumerate(bodies):
-            await send({"type": "http.response.body", "body": body, "more_body": number + 1 < len(bodies)})
-
-    return app
-
-
-def test_a_head_is_sent_together_with_the_start_of_its_body():
-    (whole,) = written(answering(b"seven", size=5), GET)
-    head, body = whole.split(b"\r\n\r\n|")
-    assert (head[:15], body) == (b"HTTP/1.1 200 OK", b"seven")
-    first, second = written(answering(b"HTTP/1.1 sev", b"en", size=14), GET)
-    assert first.endswith(b"\r\n\r\n|HTTP/1.1 sev")
-    assert second == b"en"
-
-
-def test_a_head_without_a_body_is_sent_too():
-    (head,) = written(answering(b"", size=5), GET.replace(b"GET", b"HEAD"))
-    assert head.startswith(b"HTTP/1.1 200 OK")
-    assert head.endswith(b"content-length: 5\r\n\r\n")
-    # An app that fails after the head: uvicorn closes the connection.
-    (head,) = written(answering(size=5), GET)
-    assert head.startswith(b"HTTP/1.1 200 OK")
-
-
-def test_a_client_that_asks_to_continue_is_answered_at_once():
-    go_on, answer = written(answering(b"seven", size=5), HEAD[:-2] + b"Expect: 100-continue\r\n\r\n0123456789")
-    assert go_on == b"HTTP/1.1 100 Continue\r\n\r\n"
-    assert answer.endswith(b"seven")
