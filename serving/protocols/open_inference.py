@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -171,6 +171,7 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
 def _request(given: dict[str, Any], tail: memoryview, manifest: Manifest, images: int) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
     check_input(name, datatype, manifest)
+    check_parameters(name, _parameters(given))
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
@@ -207,6 +208,12 @@ def check_input(name: Any, datatype: Any, manifest: Manifest) -> None:
         others = ", ".join(one for one in NUMERIC if one != own)
         whole = "" if manifest.is_table else " with whole numbers"
         raise RequestError(f"input {name!r} must have the datatype {own}, or {others}{whole}. Received: {datatype!r}.")
+
+
+def check_parameters(name: str, parameters: Container[str]) -> None:
+    """Raises `RequestError` for an input or output in shared memory, as Triton's clients can ask for."""
+    if "shared_memory_region" in parameters:
+        raise RequestError(f"{name!r} is in shared memory, which this endpoint does not use. Send it in the request.")
 
 
 def check_count(shape: list[int], manifest: Manifest, images: int) -> None:
@@ -307,6 +314,7 @@ def _requested_outputs(outputs: Any, binary: bool, manifest: Manifest) -> dict[s
     for one in outputs:
         parameters = _parameters(one)
         classes = check_output(one.get("name"), parameters.get("classification", 0), manifest)
+        check_parameters(one["name"], parameters)
         requested[one["name"]] = RequestedOutput(_flag(parameters, "binary_data", binary), classes)
     return requested or None
 

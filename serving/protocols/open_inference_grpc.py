@@ -55,6 +55,8 @@ def parse(body: bytes, manifest: Manifest, images: int = IMAGES) -> InferMessage
     if len(given.id) > protocol.ID:
         raise RequestError(f"the id has {len(given.id):,} characters, more than the limit of {protocol.ID:,}.")
     outputs = {one.name: protocol.check_output(one.name, _classes(one), manifest) for one in given.outputs}
+    for one in (*given.inputs, *given.outputs):
+        protocol.check_parameters(one.name, one.parameters)
     raw = given.raw_input_contents[0] if given.raw_input_contents else None
     if raw is not None and given.inputs[0].contents.ByteSize():
         raise RequestError(

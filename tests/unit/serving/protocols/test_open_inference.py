@@ -250,3 +250,12 @@ def test_metadata(manifest):
     assert (found["name"], found["versions"]) == ("tiny", ["1", "3"])
     assert found["inputs"][0] == {"name": "image", "datatype": "UINT8", "shape": [-1, 4, 3, 1]}
     assert {"name": "label", "datatype": "BYTES", "shape": [-1]} in found["outputs"]
+
+
+@pytest.mark.parametrize("of", ["inputs", "outputs"])
+def test_shared_memory_is_refused(manifest, of):
+    shared = {"shared_memory_region": "region", "shared_memory_byte_size": 24}
+    asked = {"inputs": [image()], "outputs": [{"name": "probabilities"}]}
+    asked[of][0]["parameters"] = shared
+    with pytest.raises(RequestError, match="is in shared memory, which this endpoint does not use"):
+        parse(manifest, asked)

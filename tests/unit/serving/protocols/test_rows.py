@@ -52,6 +52,13 @@ def test_other_messages_of_the_open_inference_protocol_are_refused(manifest, cha
         open_inference_grpc.parse(infer(**changes).SerializeToString(), manifest)
 
 
+def test_shared_memory_is_refused(manifest):
+    message = infer()
+    message.inputs[0].parameters["shared_memory_region"].string_param = "region"
+    with pytest.raises(RequestError, match="'row' is in shared memory, which this endpoint does not use"):
+        open_inference_grpc.parse(message.SerializeToString(), manifest)
+
+
 def predict(array, name="row"):
     request = messages.PredictRequest()
     request.inputs[name].CopyFrom(messages.tensor(array))
