@@ -7,6 +7,7 @@ whatever deviates from that plane and is neither a table, a frame nor a speck. S
 those of MNIST, and coarse scans as sharp.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -163,8 +164,7 @@ def redraw(ink: tf.Tensor) -> Redrawn:
     sharp = tf.clip_by_value((share - LOW) / (HIGH - LOW), 0, 1)
     # An edge that is `b` wide has b / 6 of this product for each unit of its length.
     edge = 6 * tf.reduce_sum(share * (1 - share)) / _outline(share)
-    width = 2 * tf.reduce_sum(sharp) / _outline(sharp)
-    rounds = tf.maximum(width - WIDTH * FINE, 0.0) / 2
+    rounds = count_rounds(sharp)
 
     def erode(number: tf.Tensor, drawn: tf.Tensor) -> tuple[Any, ...]:
         # Squares and crosses in turn make an octagon, which thins strokes of all directions alike.
@@ -174,8 +174,30 @@ def redraw(ink: tf.Tensor) -> Redrawn:
         # The last round may be a fraction of one.
         return number + 1, drawn - tf.minimum(rounds - number, 1.0) * (drawn - eroded)
 
-    _, thin = tf.while_loop(lambda number, _: number < rounds, erode, (0.0, sharp))
+    most = most_rounds(ink.shape[0])
+    _, thin = tf.while_loop(lambda number, _: number < rounds, erode, (0.0, sharp), maximum_iterations=most)
     return Redrawn(thin, (rounds > 0.5) & (edge < SOFT * FINE))
+
+
+def count_rounds(sharp: tf.Tensor) -> tf.Tensor:
+    """Computes how many rounds thin strokes to the width of MNIST's: float32 scalar, at most `most_rounds`.
+
+    Args:
+        sharp: ink, float32 [n, n], from 0 to 1.
+    """
+    width = 2 * tf.reduce_sum(sharp) / _outline(sharp)
+    # Whatever is wider has hardly any outline within the grid, such as an uneven light, and is no stroke.
+    return tf.where(width <= _widest(sharp.shape[0]), tf.maximum(width - WIDTH * FINE, 0.0) / 2, 0.0)
+
+
+def most_rounds(cells: int) -> int:
+    """Returns the largest number of rounds that thin strokes on a grid of `cells` x `cells`."""
+    return math.ceil((_widest(cells) - WIDTH * FINE) / 2)
+
+
+def _widest(cells: int) -> float:
+    """Returns the width, as it is measured, of a square that fills the grid: half its side, as all sides count."""
+    return cells / 2
 
 
 def _outline(ink: tf.Tensor) -> tf.Tensor:
