@@ -25,6 +25,8 @@ class Components(NamedTuple):
     """Length of its outline, along the sides of cells."""
     border: tf.Tensor
     """Length of that part of its outline that is on the edge of the grid."""
+    side: tf.Tensor
+    """Length of that part of its outline that is on one side of the grid, for the side with most of it."""
     box: Rectangle
 
     def rows(self, labels: tf.Tensor) -> "Components":
@@ -86,21 +88,21 @@ def measure(labels: tf.Tensor, down: tf.Tensor, across: tf.Tensor, least: int) -
     at = tf.where(labels > 0)
     y, x = (tf.cast(at[:, axis], tf.float32) for axis in (1, 2))
     level, upright = (tf.gather_nd(sides, at) for sides in (above + below, before + after))
-    on_level, on_upright = (
-        tf.cast(value == 0, tf.float32) + tf.cast(value == size - 1, tf.float32)
-        for value, size in ((y, rows), (x, columns))
+    on_sides = (
+        tf.cast(value == last, tf.float32) for value, size in ((y, rows), (x, columns)) for last in (0, size - 1)
     )
     places, count = tf.gather_nd(labels, at)[:, None], tf.maximum(tf.reduce_max(labels), least) + 1
-    sides = tf.stack([tf.ones_like(y), level, upright, on_level, on_upright], axis=1)
+    sides = tf.stack([tf.ones_like(y), level, upright, *on_sides], axis=1)
     sums = tf.tensor_scatter_nd_add(tf.zeros((count, sides.shape[1])), places, sides)
     # Both ends as maxima, of numbers that are not negative.
     corners = tf.stack([rows - y, y + 1, columns - x, x + 1], axis=1)
     ends = tf.tensor_scatter_nd_max(tf.zeros((count, corners.shape[1])), places, corners)
-    area, levels, uprights, level_border, upright_border = tf.unstack(sums, axis=1)
+    area, levels, uprights, first_row, last_row, first_column, last_column = tf.unstack(sums, axis=1)
     top, bottom, left, right = tf.unstack(ends, axis=1)
     return Components(
         area * down * across,
         levels * across + uprights * down,
-        level_border * across + upright_border * down,
+        (first_row + last_row) * across + (first_column + last_column) * down,
+        tf.maximum(tf.maximum(first_row, last_row) * across, tf.maximum(first_column, last_column) * down),
         Rectangle((rows - top) * down, bottom * down, (columns - left) * across, right * across),
     )

@@ -28,8 +28,11 @@ LEAST, SEEN, SIMILAR = 0.1, 0.025, 0.5
 SPECK, SPOT = 0.2, 0.4
 # Largest width of a line, relative to the side of its frame; and of a stroke, relative to its digit: blots are wider.
 LINE, BLOT = 0.15, 0.31
-# A line of more than this share of a side crosses the image.
+# A line of more than this share of a side crosses the image; a strip with more than this share of its length on a side
+# lies along it.
 ACROSS = 0.95
+# Images that are narrower, relative to their longer side, may be cropped to a 1.
+SLIM = 0.35
 # Smallest side of a digit in a frame, relative to the frame's side.
 INSIDE = 0.25
 # Gap between two digits, relative to the larger.
@@ -133,7 +136,9 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Te
     frame = large & ((holds & (stroke < LINE * longest)) | (spans & narrow))
     strip = found.border > BORDER * found.outline
     candidates = large & ~frame & ~strip
-    candidates = tf.where(tf.reduce_any(candidates), candidates, large)
+    # Without others, a strip may be a stroke, such as a 1 to which an image is cropped, but not the edge of a table.
+    table = strip & (found.side > ACROSS * longest) & (tf.minimum(height, width) > SLIM * tf.maximum(height, width))
+    candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~table)
     most = tf.reduce_max(tf.where(candidates, longest, 0.0))
     gaps = tf.maximum(tf.maximum(top - box.bottom, box.top - bottom), tf.maximum(left - box.right, box.left - right))
     speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most

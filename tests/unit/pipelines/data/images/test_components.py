@@ -50,8 +50,8 @@ def test_measurements(labelled):
     labels = labelled(masks)
     found = measure(labels, tf.constant(0.5), tf.constant(2.0), least=1)
     for number, expected in (
-        (labels[0, 2, 3], (21, 31, 0, 1, 2.5, 6, 20)),
-        (labels[1, 20, 0], (8, 12, 6, 10, 12, 0, 4)),
+        (labels[0, 2, 3], (21, 31, 0, 0, 1, 2.5, 6, 20)),
+        (labels[1, 20, 0], (8, 12, 6, 4, 10, 12, 0, 4)),
     ):
         measured = [values[number] for values in (*found[:-1], *found.box)]
         np.testing.assert_allclose(measured, expected, atol=1e-5)

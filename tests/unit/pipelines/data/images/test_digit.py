@@ -202,6 +202,23 @@ def test_images_without_a_digit_have_no_boxes(kind):
     assert not len(found_in()(image.astype(np.float32)).boxes)
 
 
+@pytest.mark.parametrize("table", [30.0, 120.0, 250.0])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+def test_a_blank_sheet_with_the_edge_of_a_table_has_no_digit(table, share):
+    """A table on one side, on two adjacent sides, and across a corner."""
+    y, x = np.mgrid[:300, :300] / 300
+    paper = np.random.default_rng(0).normal(200, 2, (300, 300))
+    for covered in (y < share, x > 1 - share, (y < share) | (x > 1 - share), x + y < max(2 * share, 0.2)):
+        assert not len(found_in()(np.where(covered, table, paper).astype(np.float32)).boxes)
+
+
+def test_a_one_to_which_an_image_is_cropped_is_a_digit():
+    """Its strokes are along the sides of the image, as a table would be."""
+    y, x = np.mgrid[:200, :50]
+    one = np.hypot(x - 25 - 12 * np.sin(y / 40), 0 * y) < 12
+    assert len(found_in()(np.where(one, 40.0, 220.0).astype(np.float32)).boxes) == 1
+
+
 def _stretched(image):
     """Scales the strongest ink to 255; in some stored digits it is 254."""
     return np.round(255 * image / image.max())
