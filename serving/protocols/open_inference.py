@@ -171,7 +171,7 @@ def metadata(manifest: Manifest, platform: str, versions: list[int]) -> dict[str
 def _request(given: dict[str, Any], tail: memoryview, manifest: Manifest, images: int) -> Request:
     name, datatype, shape = given.get("name"), given.get("datatype"), given.get("shape")
     check_input(name, datatype, manifest)
-    check_parameters(name, _parameters(given))
+    check_parameters(str(name), _parameters(given))
     # Not `isinstance`: in Python, true is an int.
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise RequestError(f"input {name!r} must have a shape, a list of sizes. Received: {shape!r}.")
