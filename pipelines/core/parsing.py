@@ -323,9 +323,11 @@ def _unknown(
         if owners:
             tag = str(union.discriminator)
             fields = ", ".join(_options(member, {}, (tag,), (group,))) or "no options"
+            *others, last = owners
+            belongs = f"{', '.join(others)} and {last}" if others else last
             return UserError(
                 f"there is no option '{word}' with {_option((group, tag))} {member.model_fields[tag].default}, which "
-                f"takes {fields}. It belongs to {', '.join(owners)}."
+                f"takes {fields}. It belongs to {belongs}."
             )
     known = sorted(_options(kind, chosen, hidden))
     # Typing --momentum for --optimizer.momentum is the most common slip, which string similarity often misses.
