@@ -119,6 +119,8 @@ def grain(residual: tf.Tensor, usable: tf.Tensor) -> tf.Tensor:
         residual: float32 [cells, cells].
         usable: cells that may show paper, float32 [cells, cells], 0 or 1.
     """
+    # The outermost cells may be the line of a frame, too thin for its squares to be anything but paper.
+    residual, usable = residual[1:-1, 1:-1], usable[1:-1, 1:-1]
     weights = _weights(usable, INNER) + 1e-6
     return _deviation(residual, weights, 3 * _deviation(residual, weights, tf.constant(1e6)))
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from PIL import Image
 
 from pipelines.data import sources
 from pipelines.data.images.digit import BLACK, FINE, TOUCHING, digit, is_stored, redraw
@@ -217,6 +218,16 @@ def test_a_one_to_which_an_image_is_cropped_is_a_digit():
     y, x = np.mgrid[:200, :50]
     one = np.hypot(x - 25 - 12 * np.sin(y / 40), 0 * y) < 12
     assert len(found_in()(np.where(one, 40.0, 220.0).astype(np.float32)).boxes) == 1
+
+
+@pytest.mark.parametrize(("side", "line"), [(112, 1), (140, 1), (280, 2), (300, 3), (560, 4)])
+def test_a_digit_is_found_in_a_thin_frame_on_the_edge_of_the_image(normalized, digits, side, line):
+    for image in digits[:5]:
+        framed = np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC)).clip(0, 255)
+        expected = normalized(framed)
+        framed[:line] = framed[-line:] = framed[:, :line] = framed[:, -line:] = 255
+        assert np.abs(normalized(framed) - expected).mean() < 6
+        assert len(found_in()(framed).boxes) == 1
 
 
 def _stretched(image):
