@@ -56,17 +56,22 @@ def table(digit: np.ndarray, random: np.random.Generator) -> bytes:
     """On paper, with the table showing along one or two sides: oblique, darker or lighter than the paper."""
     ink = _placed(_tilted(_larger(digit, random.uniform(3, 8)), random), random, least=1.6) / 255
     photographed = _on_paper(ink, random)
-    height, width = ink.shape
-    y, x = np.linspace(-0.5, 0.5, height)[:, None], np.linspace(-0.5, 0.5, width)[None]
     for side in random.choice(4, random.integers(1, 3), replace=False):
-        angle = np.radians(90 * side + random.uniform(-8, 8))
-        distance = x * np.cos(angle) + y * np.sin(angle)
-        # A photographer keeps the digit on the paper.
-        start = max(0.5 - random.uniform(0.03, 0.18), distance[ink > 0.1].max() + 0.03)
+        beyond = _beyond(ink, side, 0.18, random)
         level = random.uniform(10, 110) if random.random() < 0.7 else random.uniform(200, 250)
         texture = level + random.normal(0, random.uniform(2, 8), ink.shape)
-        photographed = np.where(distance > start, texture, photographed)
+        photographed = np.where(beyond, texture, photographed)
     return _jpeg(_blurred(photographed, 0.8))
+
+
+def sheet(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On a sheet of paper on a darker table, which shows along three or four sides: oblique."""
+    ink = _placed(_tilted(_larger(digit, random.uniform(3, 8)), random), random) / 255
+    ink = np.pad(ink, round(random.uniform(0.15, 0.45) * max(ink.shape)))
+    sides = random.choice(4, random.integers(3, 5), replace=False)
+    beyond = np.any([_beyond(ink, side, 0.25, random) for side in sides], axis=0)
+    texture = random.uniform(10, 80) + random.normal(0, random.uniform(2, 8), ink.shape)
+    return _jpeg(_blurred(np.where(beyond, texture, _on_paper(ink, random)), 0.8))
 
 
 def shaded(digit: np.ndarray, random: np.random.Generator) -> bytes:
@@ -166,6 +171,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "on a transparent background": transparent,
     "turned, in perspective": perspective,
     "with the edge of the table": table,
+    "on a sheet on the table": sheet,
     "in a soft shadow": shaded,
     "in a drawn frame": framed,
     "with specks": specked,
@@ -178,6 +184,11 @@ DRAWINGS: Mapping[str, Drawing] = {
 def blank(_: np.ndarray, random: np.random.Generator) -> bytes:
     """Paper without ink."""
     return _jpeg(_on_paper(np.zeros(tuple(random.integers(40, 400, 2)), np.float32), random))
+
+
+def blank_with_table(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """Paper without ink, with the table showing along one or two sides: oblique."""
+    return table(np.zeros((28, 28), np.float32), random)
 
 
 def noise(_: np.ndarray, random: np.random.Generator) -> bytes:
@@ -196,6 +207,7 @@ def dot(_: np.ndarray, random: np.random.Generator) -> bytes:
 
 WITHOUT_DIGITS: Mapping[str, Drawing] = {
     "blank paper": blank,
+    "blank paper with the edge of the table": blank_with_table,
     "noise": noise,
     "a dot": dot,
 }
@@ -250,6 +262,19 @@ def _on_paper(ink: np.ndarray, random: np.random.Generator) -> np.ndarray:
     light = random.uniform(140, 230) + slopes[0] * down + slopes[1] * across
     grain = random.normal(0, random.uniform(2, 10), ink.shape)
     return light * (1 - ink) + random.uniform(20, 70) * ink + grain
+
+
+def _beyond(ink: np.ndarray, side: int, most: float, random: np.random.Generator) -> np.ndarray:
+    """Cells beyond the oblique edge of the paper on one side, which is at most a share of the image away from its own.
+
+    A photographer keeps the digit on the paper.
+    """
+    height, width = ink.shape
+    y, x = np.linspace(-0.5, 0.5, height)[:, None], np.linspace(-0.5, 0.5, width)[None]
+    angle = np.radians(90 * side + random.uniform(-8, 8))
+    distance = x * np.cos(angle) + y * np.sin(angle)
+    farthest = distance[ink > 0.1].max(initial=-0.5)
+    return distance > max(0.5 - random.uniform(0.03, most), farthest + 0.03)
 
 
 def _near(mask: np.ndarray, cells: int) -> np.ndarray:

@@ -111,7 +111,7 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     grid *= tf.where(is_shaded, shadow.spread(shade.gain, FIND), 1.0)
     shown = paper.support(grid)
     _, residual = paper.fit(grid, whole, shown)
-    found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width)
+    found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width, is_scan)
     near = _box(found.ink, whole, 0.0)
     room = MARGIN * near.longest
     part = Rectangle(

@@ -18,6 +18,10 @@ NOISE = 3.5
 # For the fits that separate paper from table and ink: number of initial brightnesses, largest difference that counts as
 # equal (relative to the range of brightness, and its minimum), rounds, and weight of squares that are not on the edge.
 STARTS, NEAR, LEAST, STEPS, WITHIN = 9, 0.12, 6.0, 16, 0.6
+# A sheet on a table: its least side, relative to the image's; least number of its squares in a row or column, relative
+# to the largest; and shares of its rectangle: the outline that it fills at least, the inside that is blank, least and
+# most, and what may look like the table.
+SHEET, SHORT, RIM, BLANK, BESIDE = 0.35, 0.3, 0.85, (0.2, 0.97), 0.1
 
 
 class Paper(NamedTuple):
@@ -64,8 +68,37 @@ def support(grid: tf.Tensor) -> tf.Tensor:
     planes = tf.stack([levels, *[np.zeros(STARTS, np.float32)] * 2])
     _, planes = tf.while_loop(lambda number, _: number < STEPS, step, (0, planes), maximum_iterations=STEPS)
     _, counted = inliers(planes)
-    best = tf.gather(counted, tf.argmax(tf.reduce_sum(counted, axis=0)), axis=1)
-    return tf.reshape(tf.cast(best > 0, tf.float32), (side, side))
+    shown = tf.reshape(tf.cast(tf.transpose(counted) > 0, tf.float32), (STARTS, side, side))
+    scores = tf.reduce_sum(counted, axis=0)
+    # On a large table, the sheet is the smaller of the two.
+    scores += seen.shape[0] * _is_sheet(shown, tf.gather(shown, tf.argmax(scores)))
+    return tf.gather(shown, tf.argmax(scores))
+
+
+def _is_sheet(shown: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+    """Returns which maps of squares look like a sheet that lies on a table, with ink on it: float32 [maps], 0 or 1.
+
+    Unlike the strokes of a digit, a sheet fills the outline of a rectangle, and some of its inside.
+
+    Args:
+        shown: float32 [maps, n, n], 0 or 1.
+        table: float32 [n, n], 0 or 1.
+    """
+    # A row or column with few squares is beyond the sheet.
+    rows, columns = (
+        tf.cast(sums > SHORT * tf.reduce_max(sums, axis=(1, 2), keepdims=True), tf.float32)
+        for sums in (tf.reduce_sum(shown, axis=axis, keepdims=True) for axis in (2, 1))
+    )
+    box = rows * columns
+    inside = -tf.nn.max_pool2d(-box[..., None], 3, 1, "SAME")[..., 0]
+
+    def share(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(mask * values, axis=(1, 2)) / tf.maximum(tf.reduce_sum(mask, axis=(1, 2)), 1.0)
+
+    blank = share(inside, shown)
+    is_large = tf.minimum(tf.reduce_mean(rows, axis=(1, 2)), tf.reduce_mean(columns, axis=(1, 2))) > SHEET
+    is_inked = (blank > BLANK[0]) & (blank < BLANK[1])
+    return tf.cast(is_large & is_inked & (share(box - inside, shown) > RIM) & (share(box, table) < BESIDE), tf.float32)
 
 
 def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.Tensor]:

@@ -33,6 +33,8 @@ LINE, BLOT = 0.15, 0.31
 ACROSS = 0.95
 # Images that are narrower, relative to their longer side, may be cropped to a 1.
 SLIM = 0.35
+# Least mean of ink, relative to the strongest, that may be a table alone: a digit in a shadow is darker than that.
+EVEN = 0.7
 # Smallest side of a digit in a frame, relative to the frame's side.
 INSIDE = 0.25
 # Gap between two digits, relative to the larger.
@@ -58,7 +60,7 @@ class Strokes(NamedTuple):
     """Top, bottom, left and right of each digit from left to right, float32 [digits, 4], from 0 to 1."""
 
 
-def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> Strokes:
+def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf.Tensor, filled: tf.Tensor) -> Strokes:
     """Finds the strokes.
 
     If nothing is a digit, all ink counts as strokes, and there are no boxes.
@@ -68,6 +70,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
         deviation: standard deviation of cells of blank paper.
         height: height of the image.
         width: its width.
+        filled: whether a digit is known to fill the image; bool scalar.
 
     Returns:
         The strokes.
@@ -87,7 +90,9 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     every = measure(labels, *cell, MOST)
     largest, places = tf.math.top_k(every.area[1:], MOST)
     some = every.rows(places + 1)
-    digit, kept = _sorted(some, height / longest, width / longest, least)
+    inked = tf.cast(labels[0] > 0, tf.float32)
+    even = tf.reduce_sum(inked * ink) > EVEN * most * tf.reduce_sum(inked)
+    digit, kept = _sorted(some, height / longest, width / longest, least, even & ~filled)
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, no component is left out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
@@ -115,7 +120,9 @@ def _surroundings(
     return _dilated(repeated(found, COARSE), MARGIN)
 
 
-def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _sorted(
+    found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor, blank: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns which components are separate digits, and which are strokes of any digit: bool [n] each.
 
     Args:
@@ -123,6 +130,7 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Te
         height: height of the image, in the same unit.
         width: its width.
         least: smallest side of a digit.
+        blank: whether the paper may be blank, so that all that shows is a table.
     """
     box = found.box
     top, bottom, left, right = (side[:, None] for side in box)
@@ -138,7 +146,7 @@ def _sorted(found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Te
     candidates = large & ~frame & ~strip
     # Without others, a strip may be a stroke, such as a 1 to which an image is cropped, but not the edge of a table.
     table = strip & (found.side > ACROSS * longest) & (tf.minimum(height, width) > SLIM * tf.maximum(height, width))
-    candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~table)
+    candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~(table & blank))
     most = tf.reduce_max(tf.where(candidates, longest, 0.0))
     gaps = tf.maximum(tf.maximum(top - box.bottom, box.top - bottom), tf.maximum(left - box.right, box.left - right))
     speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most

@@ -220,6 +220,19 @@ def test_a_one_to_which_an_image_is_cropped_is_a_digit():
     assert len(found_in()(np.where(one, 40.0, 220.0).astype(np.float32)).boxes) == 1
 
 
+@pytest.mark.parametrize("table", [40.0, 110.0])
+@pytest.mark.parametrize("margins", [(120, 120, 120, 120), (0, 120, 120, 120), (120, 120, 0, 0)])
+def test_a_digit_on_a_sheet_is_read_though_the_table_is_larger(normalized, digits, table, margins):
+    near, found = [], []
+    for image in digits[:10]:
+        clean = drawn(image)
+        photographed = np.pad(clean, (margins[:2], margins[2:]), constant_values=table)
+        near.append(np.abs(normalized(photographed) - normalized(clean)).mean() < 6)
+        found.append(len(found_in()(photographed).boxes) == 1)
+    assert np.mean(near) >= 0.9
+    assert np.mean(found) >= 0.9
+
+
 @pytest.mark.parametrize(("side", "line"), [(112, 1), (140, 1), (280, 2), (300, 3), (560, 4)])
 def test_a_digit_is_found_in_a_thin_frame_on_the_edge_of_the_image(normalized, digits, side, line):
     for image in digits[:5]:
