@@ -14,6 +14,7 @@ from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
+from pipelines.core.optimizers import TrapezoidSchedule
 from pipelines.core.ownership import claim
 from pipelines.core.run import INITIAL, DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
 from pipelines.core.url import location
@@ -242,5 +243,8 @@ def _announce(run: Run, console: Console) -> None:
     if run.config.validation not in (0, held_out := data.counts["validation"]):
         asked = f"not the {run.config.validation:,} of --validation"
         say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")
+    schedule = run.config.schedule
+    if epochs * record.steps_per_epoch == 1 and isinstance(schedule, TrapezoidSchedule) and schedule.warmup:
+        say(console, "note: the learning rate rises from 0, so the only step of this run changes no weights")
     if gpus := environment.unused_gpus():
         say(console, f"note: {environment.VISIBLE} is {gpus}, but {record.backend} finds no GPU: this run uses the CPU")

@@ -58,7 +58,7 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
         A number, or a `keras.optimizers.schedules.LearningRateSchedule`.
 
     Raises:
-        UserError: the warm-up takes all steps, or the rate is 0 in the only one.
+        UserError: the warm-up takes all steps.
 
     Example:
         optimizers.build(config.optimizer, rate(config.schedule, 0.01, steps=180_000))
@@ -90,11 +90,6 @@ def rate(schedule: Schedule, learning_rate: float, steps: int) -> Any:
                 warmup_steps=warmup,
             )
         case TrapezoidSchedule():
-            if schedule.warmup and steps == 1:
-                raise UserError(
-                    "the learning rate rises from 0, and this run has a single step, which would change nothing. Train "
-                    "for more epochs or in smaller batches, or choose --schedule.kind constant."
-                )
             return Trapezoid(learning_rate, steps, warmup=schedule.warmup, decay=schedule.decay)
         case _:
             assert_never(schedule)

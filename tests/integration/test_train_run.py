@@ -14,7 +14,7 @@ from pipelines.core import environment
 from pipelines.core import run as runs
 from pipelines.core.config import Augment, ModelConfig, Preprocess
 from pipelines.core.errors import UserError
-from pipelines.core.optimizers import SGD, CosineSchedule, StepSchedule
+from pipelines.core.optimizers import SGD, CosineSchedule, StepSchedule, TrapezoidSchedule
 from pipelines.data import preprocess
 from pipelines.training import figures, metrics_file
 from pipelines.training.train import train
@@ -293,3 +293,5 @@ def test_incomplete_batches_a_superfluous_option_and_a_missing_gpu_are_mentioned
     assert "2 epochs of 6 steps; 20 more examples start the next epoch" in output
     assert "note: the validation split of toy has 40 examples, not the 7 of --validation" in output
     assert "note: CUDA_VISIBLE_DEVICES is 1, but tensorflow finds no GPU: this run uses the CPU" in output
+    _, output = train_run(tmp_path / "one", toy_config(batch_size=200, epochs=1, schedule=TrapezoidSchedule()))
+    assert "note: the learning rate rises from 0, so the only step of this run changes no weights" in output

@@ -82,12 +82,6 @@ def test_a_trapezoid_is_rebuilt_from_its_config():
     assert after.get_config() == before.get_config()
 
 
-def test_a_run_of_one_step_whose_rate_is_zero_is_refused():
-    with pytest.raises(UserError, match=r"has a single step, which would change nothing\. Train for more epochs"):
-        schedules.rate(TrapezoidSchedule(warmup=0.3, decay=0.7), 0.5, 1)
-    assert rates(TrapezoidSchedule(warmup=0.0, decay=1.0), [0], total=1) == pytest.approx([0.5])
-
-
 def test_shares_beyond_the_run_are_refused():
     with pytest.raises(ValidationError, match=r"shares of one run\. Received: warmup=0\.5, decay=0\.6"):
         TrapezoidSchedule(warmup=0.5, decay=0.6)
