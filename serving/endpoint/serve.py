@@ -16,7 +16,7 @@ from serving.endpoint.workers import supervise
 from serving.engine.crashes import Crashes
 from serving.engine.mirror import INTERVAL
 from serving.engine.processes import ChildProcesses, EndedError
-from serving.engine.readiness import Readiness
+from serving.engine.readiness import HEALTH_ONLY, Readiness
 from serving.keys import Keys, KeysError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ANSWER = 20.0
 GRACE = 5
 # File descriptors for models, logs, listening sockets and connections that are for health only, and for each child
 # process, which has three pipes while it starts.
-RESERVE, CHILD = 64 + 128, 6
+RESERVE, CHILD = 64 + HEALTH_ONLY, 6
 
 
 def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:

@@ -12,6 +12,10 @@ import threading
 # Seconds between two looks at what others do.
 TICK = 0.05
 
+HEALTH_ONLY = 128
+"""Connections beyond the limits, which only answer questions about health: whatever asks them, and restarts an endpoint
+without an answer, must not depend on what other clients do."""
+
 
 class Readiness:
     """State of the workers of one supervisor: which of them can answer.

@@ -9,6 +9,7 @@ from typing import Literal, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from serving.engine.readiness import HEALTH_ONLY
 from serving.engine.settings import Limits
 from serving.http.transport import AnswerTransport
 from serving.requests.metrics import CONNECTIONS, cut
@@ -17,9 +18,6 @@ from serving.requests.metrics import CONNECTIONS, cut
 RATE = 2**16
 # Seconds of silence after which a connection may be closed for a new one.
 SILENT = 0.25
-# Connections beyond the limits, which only answer questions about health: whatever asks them, and restarts an endpoint
-# without an answer, must not depend on what other clients do. The newest replace those that have not asked yet.
-HEALTH_ONLY = 128
 # Seconds left for incomplete requests and unread answers once the endpoint stops.
 LAST = 5.0
 # Maximum bytes of the head of a request, and of anything else outside the body: trailers, chunk sizes.
@@ -73,7 +71,7 @@ class _Connections:
     def _add_for_health(self, one: "LimitedProtocol") -> None:
         self.health_only[one] = None
         if len(self.health_only) > HEALTH_ONLY:
-            # The new one itself, if all others have asked.
+            # The oldest that has not asked yet; the new one itself, if all others have.
             oldest = next(other for other in self.health_only if not other.has_asked())
             del self.health_only[oldest]
             oldest.refuse_as_full()
