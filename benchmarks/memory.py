@@ -32,7 +32,7 @@ from benchmarks.unstable_endpoint import copied
 from benchmarks.web_servers import PATIENCE, Running, free_port
 from serving.engine.decoding import MEMORY
 from serving.engine.settings import Settings
-from serving.http.connections import UNREAD
+from serving.http.places import UNREAD
 from serving.memory import KEPT
 from serving.rpc import calls
 from serving.rpc.server import CALLS, MESSAGE, WINDOW

@@ -2,28 +2,23 @@
 
 import asyncio
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+import socket
 from typing import Literal, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serving.engine.readiness import HEALTH_ONLY
 from serving.engine.settings import Limits
-from serving.http.transport import AnswerTransport
-from serving.requests.metrics import CONNECTIONS, cut
+from serving.http import places
+from serving.http.transport import DISCARDED, AnswerTransport, refusal
+from serving.requests.metrics import cut
 
 # Bytes per second at which a body does not count as slow, however long it takes: 0.5 Mbit/s.
 RATE = 2**16
-# Seconds of silence after which a connection may be closed for a new one.
-SILENT = 0.25
 # Seconds left for incomplete requests and unread answers once the endpoint stops.
 LAST = 5.0
 # Maximum bytes of the head of a request, and of anything else outside the body: trailers, chunk sizes.
 HEAD = 2**16
-# Maximum bytes of answers that clients have not read yet; beyond that, the oldest are cut off.
-UNREAD = 2**28
 # Pipelined requests that may wait on one connection for the answers before theirs.
 PIPELINED = 32
 # Bodies of more chunks than this must average `CHUNK` bytes per chunk: each costs some microseconds of the event loop.
@@ -33,93 +28,18 @@ _HEALTH = re.compile(
     rb"(GET|HEAD) /(v2/health/(live|ready)|v2/models/[^/?]+(/versions/[^/?]+)?/ready"
     rb"|v1/models/[^/?:]+(/(versions|labels)/[^/?:]+)?)?(\?.*)?"
 )
-_SLOW = b"408 Request Timeout", b"", b"the request did not come in time."
-_FULL = b"503 Service Unavailable", b"retry-after: 1\r\n", b"too many connections are open."
-_SMALL = b"400 Bad Request", b"", b"the chunks of the body have less than %d bytes on average." % CHUNK
-_MANY = b"400 Bad Request", b"", b"more than %d requests wait for their answers." % PIPELINED
-_MALFORMED = b"400 Bad Request", b"", b"the request is not valid HTTP."
-_LONG = b"431 Request Header Fields Too Large", b"", b"the head of the request exceeds %d bytes." % HEAD
-
-
-@dataclass
-class _Connections:
-    """All open connections, checked periodically: a timer for each request would cost more."""
-
-    limits: Limits
-    connections: set["LimitedProtocol"] = field(default_factory=set)
-    by_address: Counter[str] = field(default_factory=Counter)
-    # Those beyond the limits, the oldest first.
-    health_only: dict["LimitedProtocol", None] = field(default_factory=dict)
-    # Bytes of unread answers, the oldest first.
-    unread: dict["LimitedProtocol", int] = field(default_factory=dict)
-    checking: bool = False
-
-    def add(self, one: "LimitedProtocol") -> bool:
-        """Adds a connection, if necessary in place of a silent one; returns False if it is for health only."""
-        if not self.checking:
-            self.checking = True
-            one.loop.call_later(self._pause(), self._check, one.loop)
-        full = len(self.connections) >= self.limits.connections and not self._make_room(None)
-        if full or (self.by_address[one.address] >= self.limits.address and not self._make_room(one.address)):
-            self._add_for_health(one)
-            return False
-        self.connections.add(one)
-        self.by_address[one.address] += 1
-        CONNECTIONS.inc()
-        return True
-
-    def _add_for_health(self, one: "LimitedProtocol") -> None:
-        self.health_only[one] = None
-        if len(self.health_only) > HEALTH_ONLY:
-            # The oldest that has not asked yet; the new one itself, if all others have.
-            oldest = next(other for other in self.health_only if not other.has_asked())
-            del self.health_only[oldest]
-            oldest.refuse_as_full()
-
-    def remove(self, one: "LimitedProtocol") -> None:
-        """Removes a connection, unless it has been removed already."""
-        self.unread.pop(one, None)
-        self.health_only.pop(one, None)
-        if one in self.connections:
-            self.connections.remove(one)
-            self.by_address[one.address] -= 1
-            if not self.by_address[one.address]:
-                del self.by_address[one.address]
-            CONNECTIONS.dec()
-
-    def add_unread(self, one: "LimitedProtocol", size: int) -> None:
-        """Records an answer that its client has yet to read, and cuts off the oldest ones beyond `UNREAD` bytes."""
-        self.unread[one] = size
-        while sum(self.unread.values()) > UNREAD:
-            next(iter(self.unread)).cut("unread")
-
-    def _make_room(self, address: str | None) -> bool:
-        """Closes the connection that has been silent longest, of one address or of all."""
-        silent = [one for one in self.connections if one.is_silent() and address in (None, one.address)]
-        if not silent:
-            return False
-        longest = min(silent, key=lambda one: one.heard)
-        if longest.loop.time() - longest.heard < SILENT:
-            return False
-        longest.cut("room")
-        return True
-
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        for one in [*self.connections, *self.health_only]:
-            one.check(now)
-        self.checking = bool(self.connections or self.health_only)
-        if self.checking:
-            loop.call_later(self._pause(), self._check, loop)
-
-    def _pause(self) -> float:
-        return min(self.limits.header, self.limits.body, self.limits.idle, 4.0) / 4
+_SLOW = refusal(b"408 Request Timeout", b"the request did not come in time.")
+_FULL = refusal(b"503 Service Unavailable", b"too many connections are open.", b"retry-after: 1\r\n")
+_SMALL = refusal(b"400 Bad Request", b"the chunks of the body have less than %d bytes on average." % CHUNK)
+_MANY = refusal(b"400 Bad Request", b"more than %d requests wait for their answers." % PIPELINED)
+_MALFORMED = refusal(b"400 Bad Request", b"the request is not valid HTTP.")
+_LONG = refusal(b"431 Request Header Fields Too Large", b"the head of the request exceeds %d bytes." % HEAD)
 
 
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol for one connection, with limits; see `protocol`."""
 
-    opened: _Connections
+    opened: places.Places
     # The part of a request that the client is sending; None after the end of a request.
     sending: Literal["header", "body"] | None
     # Start of that part, or end of the last answer.
@@ -130,7 +50,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accepts or refuses the connection."""
-        self._answers = AnswerTransport(transport)
+        self._answers = AnswerTransport(transport, self._linger)
         super().connection_made(cast(asyncio.Transport, self._answers))
         self.sending, self.since, self._received = "header", self.loop.time(), 0
         self.heard = self.since
@@ -144,9 +64,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ends = float("inf")
         # Whether the client sends nothing more; it may still read.
         self._ended = False
+        # Whether a request that the client may still be sending has been refused.
+        self._refused = False
         # Unix sockets have no address.
         self.address = self.client[0] if self.client else ""
         self._health_only = not self.opened.add(self)
+
+    def another(self) -> "LimitedProtocol":
+        """Returns a protocol for another connection of the same server."""
+        return type(self)(self.config, self.server_state, self.app_state)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Removes the connection."""
@@ -156,12 +82,15 @@ class LimitedProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answers the requests that have arrived completely: `shutdown(SHUT_WR)` only ends what the client sends."""
         self._ended = True
-        return self.sending != "body" and not self._is_free()
+        return self.sending != "body" and not self._is_free() and not self._answers.lingers
 
     def data_received(self, data: bytes) -> None:
         """Receives part of a request."""
         self.heard = self.loop.time()
-        if len(data) <= HEAD:
+        if self._answers.lingers:
+            self._answers.discard(data)
+            self.check(self.heard)
+        elif len(data) <= HEAD:
             self._receive(data)
         else:
             # In parts, so that the parser keeps no more than the limit.
@@ -183,6 +112,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._parse(data)
         if self._unparsed > HEAD and self.sending is not None and not self.transport.is_closing():
             self._refuse(_LONG, "head")
+        elif self._received > DISCARDED and self.sending == "body" and self._is_free():
+            self.cut("discarded")
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -320,7 +251,10 @@ class LimitedProtocol(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Closes the connection if its client is too slow."""
         limits = self.opened.limits
-        if self._unread_since is not None:
+        if self._answers.lingers:
+            if self._answers.has_lingered(now) or now > self._ends:
+                self.cut("discarded")
+        elif self._unread_since is not None:
             if now > min(self._unread_since + limits.body, self._ends):
                 self.cut("answer")
         elif self.transport.is_closing():
@@ -330,7 +264,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._is_free() and now > self.since + limits.idle:
                 self.transport.close()
         elif self._health_only and not self.has_asked():
-            if now > self.since + SILENT:
+            if now > self.since + places.SILENT:
                 self.refuse_as_full()
         elif self.sending == "header" and self._is_free() and now > self.since + limits.header:
             self._refuse(_SLOW, "header")
@@ -347,23 +281,42 @@ class LimitedProtocol(HttpToolsProtocol):
         """Closes the connection with the answer that too many are open."""
         self._refuse(_FULL, "refused")
 
-    def _refuse(self, answer: tuple[bytes, bytes, bytes], reason: str, *, begun: bool = False) -> None:
+    def make_way(self) -> None:
+        """Closes the connection at once, with that answer unless it has one."""
+        # Does not linger: it is no longer counted.
+        self._ended = True
+        if self._answers.lingers:
+            self.cut("room")
+        else:
+            self.refuse_as_full()
+
+    def _linger(self) -> bool:
+        """Returns whether the client may still be sending; what it sends is then discarded for a while."""
+        if self._ended or not (self.sending == "body" or self._refused) or (self._health_only and self.has_asked()):
+            return False
+        self._parts.clear()
+        if not self._is_free():
+            # The rest of its body does not reach the app, which must not wait for it.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        return True
+
+    def _refuse(self, answer: bytes, reason: str, *, begun: bool = False) -> None:
         cut(reason).inc()
-        status, header, message = answer
         # Browsers open connections in advance, and a request that has been answered needs no second answer.
         answers = self.cycle and not self.cycle.response_started if self.sending == "body" else begun or self._received
         if answers or answer is _FULL:
-            head = b"HTTP/1.1 %s\r\n%scontent-type: application/json\r\nconnection: close\r\n" % (status, header)
-            body = b'{"error":"%s"}' % message
-            self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (head, len(body), body))
+            self.transport.write(answer)
+            self._refused = self._received > 0
         self.transport.close()
 
 
-def protocol(limits: Limits) -> type[asyncio.Protocol]:
+def protocol(limits: Limits, listening: socket.socket | None = None) -> type[asyncio.Protocol]:
     """Returns a protocol class with limits.
 
     Args:
         limits: shared by all connections.
+        listening: the socket that they come from, which does not block, if this process alone accepts them.
 
     Returns:
         A class for `uvicorn.Config(http=...)`.
@@ -371,4 +324,4 @@ def protocol(limits: Limits) -> type[asyncio.Protocol]:
     Example:
         uvicorn.run(app, http=protocol(Limits(header=5)))
     """
-    return type("Protocol", (LimitedProtocol,), {"opened": _Connections(limits)})
+    return type("Protocol", (LimitedProtocol,), {"opened": places.Places(limits, listening)})

@@ -77,9 +77,10 @@ def run(
         shutdown: maximum seconds for the requests in flight once the port has been closed.
         drain: seconds from SIGTERM until then.
     """
+    listening.setblocking(False)
     config = uvicorn.Config(
         app,
-        http=protocol(limits),
+        http=protocol(limits, None if settings.crashes else listening),
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -19,7 +19,7 @@ from pipelines.core.parsing import parse
 from pipelines.verbs import serve
 from serving.endpoint.serve import GRACE
 from serving.engine.settings import Settings
-from serving.http.connections import UNREAD
+from serving.http.places import UNREAD
 from serving.memory import KEPT
 from serving.requests import metrics
 

@@ -1,89 +1,22 @@
 """Slow clients over real sockets, with limits of some tenths of a second."""
 
-import asyncio
 import contextlib
 import socket
-import threading
 import time
 from unittest import mock
 
 import pytest
-import uvicorn
 
-from serving.engine.settings import Limits
 from serving.http import connections
-from serving.http.connections import protocol
 from tests.endpoint import eventually
 
-HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n"
-GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
-LARGE = 2**25
-
-
-class Server:
-    """Runs an app in a thread that answers with the length of the body, or with a long answer at `/large`."""
-
-    def __init__(self, **limits):
-        self.ended, self.gone = [], threading.Event()
-        config = uvicorn.Config(
-            self.app, http=protocol(Limits(**{"idle": 0.3, **limits})), timeout_graceful_shutdown=20,
-            lifespan="off", ws="none", interface="asgi3", log_config=None,
-        )  # fmt: skip
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.address = self.listening.getsockname()
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, args=([self.listening],))
-
-    async def app(self, scope, receive, send):
-        body, more = b"", True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                self.ended.append("disconnect")
-                return
-            body, more = body + message["body"], message["more_body"]
-        if scope["path"] == "/slow":
-            await asyncio.sleep(1.0)
-        answer = bytes(LARGE) if scope["path"] == "/large" else b"%d" % len(body)
-        headers = [(b"content-length", b"%d" % len(answer))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
-        self.ended.append("answer")
-
-    def connect(self, *parts):
-        made = socket.create_connection(self.address, timeout=20)
-        for part in parts:
-            made.sendall(part)
-        return made
-
-    def __enter__(self):
-        self.thread.start()
-        eventually(lambda: self.server.started)
-        return self
-
-    def __exit__(self, *_):
-        self.server.should_exit = True
-        self.thread.join()
-
-
-def said(connection):
-    """Returns all data received until the other side closes the connection."""
-    # Bytes would be copied for each part, so that reading `LARGE` bytes takes seconds and may exceed the time limit.
-    found = bytearray()
-    with connection, contextlib.suppress(ConnectionResetError):
-        while part := connection.recv(2**16):
-            found += part
-    return bytes(found)
+from .limited import GET, HEAD, LARGE, Server, said, status
 
 
 @pytest.fixture
 def server():
     with Server(header=0.3, body=0.4) as made:
         yield made
-
-
-def status(answer):
-    return answer[9:12]
 
 
 @pytest.mark.parametrize(
@@ -168,12 +101,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(server):
 )
 def test_an_endless_head_is_refused(start):
     with Server() as server:
-        connection = server.connect(start)
-        # In parts that are read separately: unread data at the end would reset the connection.
-        for part in (b"x" * (connections.HEAD - len(start)), b"x" * 100):
-            time.sleep(0.05)
-            connection.sendall(part)
-        assert status(said(connection)) == b"431"
+        assert status(said(server.connect(start, b"x" * 2 * connections.HEAD))) == b"431"
         length = 4 * connections.HEAD
         whole = b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % length + bytes(length)
         assert said(server.connect(whole)).endswith(b"\r\n\r\n%d" % length)
@@ -238,147 +166,8 @@ def test_chunks_of_a_body_have_a_smallest_size(server, size, answered):
     assert status(said(server.connect(sent))) == (b"200" if answered else b"400")
 
 
-def test_unread_answers_have_a_common_limit(monkeypatch):
-    monkeypatch.setattr(connections, "UNREAD", LARGE * 3 // 2)
-    with Server() as server:
-        unread = []
-        for number in range(2):
-            unread.append(server.connect(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n"))
-            eventually(lambda number=number: len(server.ended) == number + 1)
-        # The older one makes room.
-        assert [len(said(one)) > LARGE for one in unread] == [False, True]
-
-
 def test_an_answer_may_take_its_time(server):
     assert status(said(server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n"))) == b"200"
-
-
-@pytest.mark.parametrize("limit", ["connections", "address"])
-def test_the_longest_silent_connection_makes_room(limit, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT", 0.0)
-    with Server(**{limit: 3}) as server:
-        silent = []
-        for part in (b"", GET[:12], HEAD):
-            silent.append(server.connect(part))
-            # The clock of the loop has whole milliseconds.
-            time.sleep(0.01)
-        with server.connect(GET) as new:
-            assert status(new.recv(2**16)) == b"200"
-            assert said(silent[0]) == b""
-            for one in silent[1:]:
-                one.setblocking(False)
-                with one, pytest.raises(BlockingIOError):
-                    one.recv(1)
-
-
-def test_a_client_that_is_sending_a_body_is_not_silent(monkeypatch):
-    monkeypatch.setattr(connections, "SILENT", 0.0)
-    with Server(connections=2) as server:
-        sending = server.connect(HEAD)
-        time.sleep(0.01)
-        silent = server.connect(GET[:12])
-        time.sleep(0.01)
-        sending.sendall(b"half")
-        eventually(lambda: any(one._received == 4 for one in server.server.server_state.connections))
-        with server.connect(GET) as new:
-            assert status(new.recv(2**16)) == b"200"
-            assert said(silent) == b""
-            sending.sendall(b"other.")
-            assert status(said(sending)) == b"200"
-
-
-def test_connections_beyond_the_limit_are_refused():
-    with Server(connections=2) as server:
-        first = [server.connect(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n") for _ in range(2)]
-        eventually(lambda: len(server.server.server_state.connections) == 2)
-        refused = said(server.connect())
-        assert (status(refused), b"retry-after: 1" in refused, b"too many connections" in refused) == (
-            b"503",
-            True,
-            True,
-        )
-        assert [status(said(one)) for one in first] == [b"200"] * 2
-        # Their places are free again.
-        assert status(said(server.connect(GET))) == b"200"
-
-
-def opened(server):
-    return list(server.server.server_state.connections)
-
-
-@contextlib.contextmanager
-def held(server, count, part):
-    """Occupies connections with requests that are not complete, of which a byte arrives now and then."""
-    made = [server.connect(part) for _ in range(count)]
-    eventually(lambda: sum(one._received > 0 or one.has_asked() for one in opened(server)) == count)
-    ended = threading.Event()
-
-    def talk():
-        while not ended.wait(0.03):
-            for one in made:
-                one.sendall(b"a")
-
-    thread = threading.Thread(target=talk)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
-    for one in made:
-        one.close()
-
-
-def ask(path, method=b"GET"):
-    return b"%s %s HTTP/1.1\r\nHost: here\r\n\r\n" % (method, path)
-
-
-HEALTH = (
-    *(b"/v2/health/live", b"/v2/health/ready", b"/v2/models/a%20b/ready", b"/v2/models/a/versions/1/ready"),
-    *(b"/v1/models/a", b"/v1/models/a/versions/1", b"/v1/models/a/labels/b", b"/", b"/v2/health/live?a=b"),
-)
-OTHERS = (
-    *((b"GET", path) for path in (b"/v2/health/live/more", b"/v2/models/a", b"/v1/models")),
-    *((b"POST", path) for path in (b"/v1/models/a:predict", b"/v2/health/live")),
-)
-
-
-@pytest.mark.parametrize("limit", ["connections", "address"])
-@pytest.mark.parametrize("part", [GET[:-2] + b"A: ", HEAD.replace(b"10", b"9999"), ask(b"/slow") + GET[:5]])
-def test_health_is_answered_whatever_connections_others_hold(limit, part, monkeypatch):
-    # However late a busy machine sends the next byte.
-    monkeypatch.setattr(connections, "SILENT", 60)
-    with Server(**{limit: 3}) as server:
-        with held(server, 3, part):
-            for path in HEALTH:
-                answer = said(server.connect(ask(path)))
-                assert (status(answer), b"connection: close" in answer) == (b"200", True), path
-            assert status(said(server.connect(ask(b"/v2/health/live", b"HEAD")))) == b"200"
-            for method, path in OTHERS:
-                assert b"too many connections" in said(server.connect(ask(path, method))), path
-        eventually(lambda: not opened(server))
-        # Their places are free again.
-        with server.connect(GET) as new:
-            assert b"connection: close" not in new.recv(2**16)
-
-
-def test_a_question_about_health_may_arrive_in_parts_and_is_the_only_one(monkeypatch):
-    monkeypatch.setattr(connections, "SILENT", 60)
-    with Server(connections=1) as server, held(server, 1, HEAD.replace(b"10", b"9999")):
-        connection = server.connect(ask(b"/v2/health/live")[:20])
-        time.sleep(0.05)
-        connection.sendall(ask(b"/v2/health/live")[20:] + ask(b"/predict", b"POST"))
-        assert said(connection).count(b"HTTP/1.1 ") == 1
-
-
-def test_the_newest_connections_for_health_replace_those_that_have_not_asked(monkeypatch):
-    monkeypatch.setattr(connections, "HEALTH_ONLY", 2)
-    # None of them is closed for its silence.
-    monkeypatch.setattr(connections, "SILENT", 60)
-    with Server(connections=1) as server, held(server, 1, HEAD.replace(b"10", b"9999")):
-        waiting = [server.connect(b"G") for _ in range(5)]
-        assert [status(said(one)) for one in waiting[:3]] == [b"503"] * 3
-        for one in waiting[3:]:
-            one.sendall(ask(b"/v2/health/live")[1:])
-            assert status(said(one)) == b"200"
 
 
 def test_slow_clients_do_not_delay_shutdown(monkeypatch, caplog):

@@ -1,13 +1,17 @@
+"""Answers in as few parts as possible, and for clients that read them only after their whole request."""
+
 import asyncio
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from serving.engine.settings import Limits
+from serving.http import connections, transport
 from serving.http.connections import protocol
+from tests.endpoint import eventually
 
-HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n"
-GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+from .limited import GET, HEAD, LARGE, REFUSED, Server, said, status
 
 
 class Recorded(asyncio.Transport):
@@ -85,3 +89,75 @@ def test_a_client_that_asks_to_continue_is_answered_at_once():
     go_on, answer = written(answering(b"seven", size=5), HEAD[:-2] + b"Expect: 100-continue\r\n\r\n0123456789")
     assert go_on == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert answer.endswith(b"seven")
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (REFUSED, b"200"),
+        (CHUNKED.replace(b"/", b"/refused", 1)[:-2] + b"Connection: close\r\n\r\n%x\r\n" % (2 * LARGE), b"200"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (CHUNKED + b"1\r\nx\r\n" * (2 * connections.CHUNKS), b"400"),
+        (b"GET / HTTP/1.1\r\nA: ", b"431"),
+    ],
+    ids=["length", "chunked", "malformed", "small chunks", "head"],
+)
+def test_a_client_that_reads_only_after_its_whole_request_gets_the_answer(start, expected):
+    with Server() as server:
+        assert status(said(server.connect(start, b"x" * LARGE))) == expected
+
+
+def test_a_large_request_beyond_the_limit_of_connections_gets_its_answer():
+    with Server(connections=1) as server, server.connect(GET.replace(b"/", b"/slow", 1)):
+        eventually(server.opened)
+        assert status(said(server.connect(HEAD.replace(b"10", b"%d" % LARGE), bytes(LARGE)))) == b"503"
+
+
+@pytest.mark.parametrize("request_", [REFUSED, REFUSED.replace(b"Connection: close\r\n", b"")])
+def test_a_refused_body_has_a_largest_size(request_, monkeypatch):
+    for module in (connections, transport):
+        monkeypatch.setattr(module, "DISCARDED", LARGE)
+    with Server() as server:
+        with server.connect(request_) as connection, pytest.raises(ConnectionError):
+            connection.sendall(bytes(5 * LARGE))
+        eventually(lambda: not server.opened())
+
+
+def test_a_client_that_goes_on_sending_slowly_is_cut_off(monkeypatch):
+    monkeypatch.setattr(transport, "LINGER", 0.2)
+    with Server(idle=60, header=0.3) as server, server.connect(REFUSED) as connection:
+        assert status(connection.recv(2**16)) == b"200"
+
+        def gone():
+            try:
+                connection.sendall(b"x")
+            except ConnectionError:
+                return True
+            return False
+
+        eventually(gone)
+        assert not server.opened()
+
+
+def test_a_request_that_is_refused_while_its_body_comes_ends_at_once(monkeypatch):
+    monkeypatch.setattr(transport, "LINGER", 60.0)
+    with Server(header=0.3, body=0.4) as server:
+        with server.connect(HEAD, b"half") as connection:
+            assert status(connection.recv(2**16)) == b"408"
+            eventually(lambda: server.ended == ["disconnect"])
+            assert len(server.opened()) == 1
+        eventually(lambda: not server.opened())
+
+
+def test_a_client_that_goes_on_sending_does_not_delay_shutdown(monkeypatch):
+    monkeypatch.setattr(transport, "LINGER", 60.0)
+    monkeypatch.setattr(connections, "LAST", 0.2)
+    with Server(header=0.3) as server, server.connect(REFUSED) as connection:
+        assert status(connection.recv(2**16)) == b"200"
+        server.server.should_exit = True
+        # Far below the limit of `timeout_graceful_shutdown`.
+        server.thread.join(10)
+        assert not server.thread.is_alive()
