@@ -18,7 +18,7 @@ from benchmarks import data
 from benchmarks.session import Benchmark, Session
 from benchmarks.table import Row
 from pipelines.data import sources
-from serving import image_files, repository
+from serving import image_files, package
 from serving.manifest import PROBABILITIES, RGBA
 from serving.model import Model, open_model
 
@@ -45,7 +45,7 @@ def run(session: Session) -> Iterator[Row]:
         if not data.is_prepared(net):
             session.note(f"same_answers: {net} is skipped, because it is not prepared (highway data prepare {net})")
             continue
-        model, images = open_model(repository.pretrained() / net), _images(net, session)
+        model, images = open_model(package.pretrained() / net), _images(net, session)
         for name, options in FORMATS.items():
             for side in _sides(session):
                 with ThreadPoolExecutor(os.cpu_count()) as threads:

@@ -17,6 +17,7 @@ import numpy as np
 from serving.errors import ModelError, OutputError, SmokeTestError, in_brackets
 from serving.inputs import INPUT
 from serving.manifest import BOXES, CROP, GATE_MAPS, MOST_DIGITS, PROBABILITIES, RGBA, SIDE, VALUE, Manifest
+from serving.package import again
 from serving.reference import COMPARED, Samples
 
 # Tolerance of a probability on the reference images, and of a value relative to the spread of the reference values: a
@@ -54,7 +55,7 @@ def labels(text: bytes, content: Manifest, path: Path) -> None:
     """
     if text.decode(errors="replace") != "".join(f"{label}\n" for label in content.labels):
         raise ModelError(
-            f"{path} does not have the {len(content.labels)} labels of the manifest, one a line. Export it again."
+            f"{path} does not have the {len(content.labels)} labels of the manifest, one a line. {again(path)}."
         )
 
 
@@ -90,7 +91,7 @@ def conversion_graph(session: Any, content: Manifest, path: Path) -> None:
     _tensors(path, session.get_outputs(), computed, every=False)
     side = session.get_modelmeta().custom_metadata_map.get(SIDE, "1")
     if not (side.isascii() and side.isdigit() and int(side)):
-        raise ModelError(f"{path} names {side!r} as the {SIDE} of images, not a positive number. Export it again.")
+        raise ModelError(f"{path} names {side!r} as the {SIDE} of images, not a positive number. {again(path)}.")
 
 
 def agrees(found: np.ndarray, samples: Samples, content: Manifest) -> bool:
@@ -271,10 +272,10 @@ def _tensors(
     """Checks the tensors of a graph: a dynamic dimension fits any size, and the batch must be dynamic."""
     tensors = {one.name: one for one in found}
     if missing := expected.keys() - tensors.keys():
-        raise ModelError(f"{path} has no {' and '.join(sorted(missing))}, which the manifest names. Export it again.")
+        raise ModelError(f"{path} has no {' and '.join(sorted(missing))}, which the manifest names. {again(path)}.")
     if every and (others := tensors.keys() - expected.keys()):
         raise ModelError(
-            f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name. Export it again."
+            f"{path} takes {' and '.join(sorted(others))} too, which the manifest does not name. {again(path)}."
         )
     for name, (kind, shape) in expected.items():
         # A dynamic dimension is a name, or None.
@@ -285,5 +286,5 @@ def _tensors(
         if tensors[name].type != kind or not fits:
             raise ModelError(
                 f"{path} has {name} as {tensors[name].type} {in_brackets(sizes)}, the manifest says {kind} "
-                f"{in_brackets(shape)}. Export it again."
+                f"{in_brackets(shape)}. {again(path)}."
             )

@@ -106,8 +106,11 @@ def in_brackets(shape: Iterable[int | None]) -> str:
     return f"[{', '.join('n' if size is None else str(size) for size in shape)}]"
 
 
-def first_fault(error: "ValidationError") -> tuple[str, str]:
-    """Returns the place and the message of the first fault that pydantic found; the place of all of it is empty."""
+def first_fault(error: "ValidationError") -> str:
+    """Returns the first fault that pydantic found in a file, such as "is damaged: labels: Input should be ..."."""
     first = error.errors()[0]
     # The prefix is pydantic's, of the messages that validators raise.
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    where, fault = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    if where:
+        return f"is damaged: {where}: {fault}"
+    return f"{'contradicts itself' if first['type'] == 'value_error' else 'is damaged'}: {fault}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from serving import manifest, regular_files, signature
 from serving.errors import ModelError, in_bytes
+from serving.package import again
 
 
 def digest(path: Path) -> manifest.FileRecord:
@@ -52,18 +53,18 @@ def verify(
                 else:
                     found = digest(path)
         except FileNotFoundError:
-            raise ModelError(f"{path} is missing: the model version is incomplete. Export it again.") from None
+            raise ModelError(f"{path} is missing: the model version is incomplete. {again(path)}.") from None
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
         if found.size != expected.size:
             raise ModelError(
                 f"{path} is damaged: it has {in_bytes(found.size)}, the manifest says {expected.size:,}. "
-                "Export the model again, or restore the file from a copy."
+                f"{again(path)}, or restore the file from a copy."
             )
         if found.sha256 != expected.sha256:
             raise ModelError(
                 f"{path} is damaged: its SHA-256 is {found.sha256[:12]}..., the manifest says "
-                f"{expected.sha256[:12]}... Export the model again, or restore the file from a copy."
+                f"{expected.sha256[:12]}... {again(path)}, or restore the file from a copy."
             )
     if closed and (added := sorted(_names(folder) - content.files.keys())):
         raise ModelError(f"{folder / added[0]} is not in the manifest: it was added after the export. Remove it.")

@@ -41,6 +41,7 @@ from serving import regular_files, signature
 from serving.errors import ModelError, first_fault, in_brackets
 from serving.inputs import INPUT, ROW, AnyInput, Column, Input, RowInput, Tensor
 from serving.measurements import Count, Int8, ManifestPart, Parity
+from serving.package import again
 
 NAME = "manifest.json"
 ONNX = "model.onnx"
@@ -336,8 +337,4 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
             raise ModelError(
                 f"{path} has format {first['input']}, this program reads formats {known}. Update it, or export again."
             ) from error
-        where, fault = first_fault(error)
-        if not where:
-            wrong = "contradicts itself" if first["type"] == "value_error" else "is damaged"
-            raise ModelError(f"{path} {wrong}: {fault}. Export the model again.") from error
-        raise ModelError(f"{path} is damaged: {where}: {fault}. Export the model again.") from error
+        raise ModelError(f"{path} {first_fault(error)}. {again(path)}.") from error

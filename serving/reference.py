@@ -9,6 +9,7 @@ from PIL import Image
 
 from serving.errors import ModelError, RequestError
 from serving.manifest import VALUE, Manifest
+from serving.package import again
 from serving.rows import Value, check, decode
 
 # Number of images, and of rows, that a version is tried on, and the largest number of examples to show.
@@ -62,29 +63,27 @@ def read(file: bytes, content: Manifest, path: Path) -> Samples:
             inputs, predicted = kept[key], kept[content.predicted]
             classes = kept.get(CLASSES)
     except KeyError:
-        raise ModelError(f"{path} lacks {key} or {content.predicted}. Export the model again.") from None
+        raise ModelError(f"{path} lacks {key} or {content.predicted}. {again(path)}.") from None
     except MemoryError:
         raise
     except Exception:
         # Each kind of damage has its own error, and NumPy's message recommends to load it unsafely.
-        raise ModelError(f"{path} is damaged: it is not an archive of NumPy arrays. Export the model again.") from None
+        raise ModelError(f"{path} is damaged: it is not an archive of NumPy arrays. {again(path)}.") from None
     shapes = (inputs.shape[1:], predicted.shape[1:], len(inputs))
     width = 1 if content.predicted == VALUE else len(content.labels)
     if shapes != (content.input.shape[1:], (width,), len(predicted)) or inputs.dtype != content.input.dtype:
-        raise ModelError(
-            f"{path} has {key} or {content.predicted} of another shape than the manifest. Export it again."
-        )
+        raise ModelError(f"{path} has {key} or {content.predicted} of another shape than the manifest. {again(path)}.")
     if not len(inputs):
-        raise ModelError(f"{path} has no {key} to try the model on. Export it again.")
+        raise ModelError(f"{path} has no {key} to try the model on. {again(path)}.")
     sets = (len(content.labels),) if content.multi_label else ()
     values = 2 if content.multi_label else len(content.labels)
     if classes is not None and (classes.shape != (len(inputs), *sets) or not np.isin(classes, np.arange(values)).all()):
-        raise ModelError(f"{path} has classes that its {key} or the manifest do not have. Export it again.")
+        raise ModelError(f"{path} has classes that its {key} or the manifest do not have. {again(path)}.")
     if content.is_table:
         try:
             check(inputs, content)
         except RequestError as error:
-            raise ModelError(f"{path} has rows that its columns do not allow: {error} Export it again.") from None
+            raise ModelError(f"{path} has rows that its columns do not allow: {error} {again(path)}.") from None
     if content.predicted == VALUE:
         ascending = np.argsort(predicted[:, 0], kind="stable")
         places = ascending[_evenly(len(ascending), SHOWN_VALUES)]

@@ -99,7 +99,4 @@ def parse(content: bytes, path: str) -> Release:
     try:
         return Release.model_validate_json(content)
     except ValidationError as error:
-        where, fault = first_fault(error)
-        raise ModelError(
-            f"{path} is damaged: {where or 'the file'}: {fault}. Write it with `highway release`."
-        ) from error
+        raise ModelError(f"{path} {first_fault(error)}. Write it with `highway release`.") from error

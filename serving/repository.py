@@ -1,6 +1,5 @@
 """Folders of a model repository: `<name>/<version>/`, with integers as versions."""
 
-import importlib.util
 import os
 import stat
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from serving import manifest
 from serving.errors import ModelError
+from serving.package import pretrained
 
 
 def is_version(name: str) -> bool:
@@ -117,21 +117,11 @@ def files_stamp(folder: Path) -> object:
     )
 
 
-def pretrained() -> Path:
-    """Returns the repository of the trained nets that come with the package.
-
-    `highway_keras` is not imported, because it imports Keras.
-    """
-    spec = importlib.util.find_spec("highway_keras")
-    assert spec, "it is part of the same distribution"
-    return Path(spec.origin or "").parent / "trained"
-
-
 def find(path: Path) -> Path:
     """Returns the version at a path: the path itself, or the newest version in it.
 
     Args:
-        path: a version folder, the folder of a model with its versions, or the name of a net of `pretrained()`.
+        path: a version folder, the folder of a model with its versions, or the name of a net of the package.
 
     Returns:
         The version folder.

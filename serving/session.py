@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from serving.errors import ModelError
 from serving.manifest import WEIGHTS
+from serving.package import again
 
 # Name of ONNX Runtime's setting of the folder with the weights of a graph that is given as bytes.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
@@ -112,4 +113,4 @@ def open_session(
         )
     except Exception as error:
         # ONNX Runtime's exceptions share no other base.
-        raise ModelError(f"{path} cannot be loaded: {fault(error)}. Export the model again.") from error
+        raise ModelError(f"{path} cannot be loaded: {fault(error)}. {again(path)}.") from error

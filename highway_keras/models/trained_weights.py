@@ -74,6 +74,9 @@ def _manifest(folder: Path) -> Any:
 def _arrays(folder: Path) -> dict[str, np.ndarray]:
     content = (folder / WEIGHTS).read_bytes()
     if hashlib.sha256(content).hexdigest() != _manifest(folder)["files"][WEIGHTS]["sha256"]:
-        raise ValueError(f"{folder / WEIGHTS} is damaged: its SHA-256 is not that of {MANIFEST}. Install it again.")
+        raise ValueError(
+            f"{folder / WEIGHTS} is damaged: its SHA-256 is not that of {MANIFEST}. Install highway-keras, which it "
+            "belongs to, again (pip install --force-reinstall)."
+        )
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return dict(file)

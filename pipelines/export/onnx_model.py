@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.core import frameworks
 from pipelines.export.form import Form, OpenedForm, Outputs, Predict, TracedNet
-from serving import image_files, repository
+from serving import image_files, package
 from serving.inputs import INPUT
 from serving.manifest import BOXES, ONNX, PICTURE, RGBA, SIDE, ConversionKind
 from serving.model import side_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The newest opset that tf2onnx 1.17 writes; ONNX Runtime has read it since 1.14.
 OPSET = 18
-DIGITS = repository.pretrained() / "mnist" / "1" / PICTURE
+DIGITS = package.pretrained() / "mnist" / "1" / PICTURE
 """The conversion of digits, as `python -m pipelines.verbs.pretrained --images` wrote it."""
 
 

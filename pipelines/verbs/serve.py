@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
     # An empty variable in a script must not admit every version; the path of an empty text is the current folder.
     if (not given.trust and "--trust" in arguments) or Path() in given.trust:
         raise UserError("--trust needs a PEM file with an Ed25519 public key. Leave it out to serve unsigned versions.")
-    from serving import repository
+    from serving import package
     from serving.endpoint import serve
     from serving.endpoint.options import EndpointError
     from serving.http.logs import configure_log
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
     try:
         options = _options(given)
         if given.models == str(DEFAULT) and not DEFAULT.exists() and str(DEFAULT) not in arguments:
-            options = replace(options, models=repository.pretrained())
+            options = replace(options, models=package.pretrained())
             _say(f"there is no folder {DEFAULT}: serving the nets that come with the package")
         configure_log(quiet=given.quiet)
         status = serve.serve(options, _say)

@@ -22,7 +22,7 @@ from pipelines.training import evaluation
 from pipelines.training.evaluate import evaluate
 from pipelines.verbs import pretrained as maintenance
 from pipelines.verbs.cli import main
-from serving import manifest, repository
+from serving import manifest, package, repository
 from serving.engine.settings import Settings
 from serving.files import verify
 from serving.http.app import make_app
@@ -193,7 +193,7 @@ def test_shipped_nets_are_small_and_found_by_name(tmp_path, monkeypatch):
 
 
 def test_shipped_nets_are_served_and_name_a_photograph():
-    settings = Settings(repository.pretrained(), threads=1, decoders=1)
+    settings = Settings(package.pretrained(), threads=1, decoders=1)
     with LoadedClient(make_app(settings)) as client:
         photograph = (Path(__file__).parents[2] / "docs" / "images" / "cat.jpg").read_bytes()
         answer = client.post("/predict/cifar10", files={"image": photograph}).json()

@@ -2,6 +2,7 @@ import hashlib
 
 import pytest
 
+from serving import package
 from serving.errors import ModelError
 from serving.files import digest, digests, verify
 from serving.manifest import read
@@ -46,6 +47,17 @@ def test_sizes_are_written_as_in_a_text(version):
     (version / "model.onnx").write_bytes(b"x")
     with pytest.raises(ModelError, match=r"it has 1 byte, the manifest says 53,573\. Export"):
         verify(version, content.model_copy(update={"files": {"model.onnx": large}}))
+
+
+def test_a_net_of_the_package_is_not_to_be_exported(version, monkeypatch):
+    content = read(version)
+    for name in ("labels.txt", "manifest.json"):
+        (version / name).write_bytes(b"x")
+    for pretrained, advice in ((version / "other", "Export the model"), (version.parents[1], "Install highway-keras")):
+        monkeypatch.setattr(package, "pretrained", lambda found=pretrained: found)
+        for check in (read, lambda folder: verify(folder, content)):
+            with pytest.raises(ModelError, match=rf"is damaged: .*\. {advice}.* again"):
+                check(version)
 
 
 def test_a_missing_file_is_named(version):

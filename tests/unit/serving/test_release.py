@@ -22,7 +22,7 @@ def test_a_written_release_is_read(tmp_path):
         ('{"versions": []}', "versions"),
         ('{"versions": [0]}', "versions"),
         ('{"versions": [9223372036854775808]}', "versions"),
-        ('{"labels": {"stable": 1}}', "is damaged: the file: label stable is of version 1"),
+        ('{"labels": {"stable": 1}}', "release.json contradicts itself: label stable is of version 1"),
         ('{"versions": [2], "labels": {"stable": 1}}', "label stable is of version 1"),
         ('{"versions": [1], "labels": {"a b": 1}}', "labels"),
         ('{"version": 1}', "version"),

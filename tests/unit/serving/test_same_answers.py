@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serving import image_files, repository
+from serving import image_files, package
 from serving.manifest import PROBABILITIES, RGBA
 from serving.model import open_model
 
@@ -24,7 +24,7 @@ FORMS = {
 
 @pytest.fixture(scope="module", params=["mnist", "cifar10"])
 def model(request):
-    return open_model(repository.pretrained() / request.param)
+    return open_model(package.pretrained() / request.param)
 
 
 def photograph(image, form):

@@ -8,7 +8,7 @@ from pipelines.core.environment import API_KEY
 from pipelines.core.errors import UserError
 from pipelines.core.parsing import parse
 from pipelines.verbs import serve
-from serving import repository
+from serving import package
 from serving.endpoint.options import EndpointError
 
 
@@ -93,7 +93,7 @@ def test_the_nets_of_the_package_are_served_where_there_are_no_others(tmp_path, 
         (tmp_path / "models").mkdir()
         serve.main(["--port", "0"])
         serve.main(["s3://bucket/models", "--port", "0"])
-    assert served == [repository.pretrained(), Path("models"), "s3://bucket/models"]
+    assert served == [package.pretrained(), Path("models"), "s3://bucket/models"]
     (tmp_path / "models").rmdir()
     with pytest.raises(UserError, match="there is no folder models"):
         serve.main(["models", "--port", "0"])
