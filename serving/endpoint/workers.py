@@ -3,6 +3,7 @@
 import logging
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -10,14 +11,18 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 from serving.engine.crashes import Crashes
 from serving.engine.readiness import Readiness
 
 # Minimum seconds between two starts of the same worker.
 PAUSE = 1.0
+# Start of the names of folders with metrics.
+_METRICS = "highway-workers-"
 _STOP = (signal.SIGTERM, signal.SIGINT)
 _HANDLED = (*_STOP, signal.SIGCHLD)
 log = logging.getLogger(__name__)
@@ -42,9 +47,43 @@ def supervise(
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
     """
-    with tempfile.TemporaryDirectory(prefix="highway-metrics-") as metrics:
+    with _metrics_folder() as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
         return _WorkerSupervisor(work, crashes, readiness, listening).run(count)
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[str]:
+    """Yields a folder, and removes those of endpoints that were killed: the others have locked theirs."""
+    root = Path(tempfile.gettempdir())
+    for left in root.glob(f"{_METRICS}*"):
+        with suppress(OSError), _locked(left):
+            shutil.rmtree(left)
+    # Renamed once it is locked: until then, another endpoint would take it for that of a killed one.
+    aside = Path(tempfile.mkdtemp(prefix=".highway-"))
+    with ExitStack() as lock:
+        # Without locks, the folder stays if this endpoint is killed.
+        with suppress(OSError):
+            lock.enter_context(_locked(aside))
+        folder = aside.rename(root / f"{_METRICS}{aside.name.removeprefix('.highway-')}")
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks a folder for this process and those that it forks; raises OSError if others have locked it."""
+    # Imported here: systems without fork lack it.
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 class _WorkerSupervisor:

@@ -133,3 +133,20 @@ def test_a_worker_that_ends_is_no_longer_ready_and_leaves_no_files_of_metrics_be
     with supervisor(COUNTING, 1) as process:
         assert lines(process, 3) == ["files 1 answers 1.0", "left 0", "files 1 answers 2.0"]
         assert process.wait(60) == 0
+
+
+def test_the_folder_of_a_killed_endpoint_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    sleeping = "def work():\n    say('working')\n    time.sleep(20)\n"
+    with supervisor(sleeping, 1) as living, supervisor(sleeping, 1) as killed:
+        assert lines(living, 1) == lines(killed, 1) == ["working"]
+        assert len(list(tmp_path.iterdir())) == 2
+        killed.kill()
+        # Until its worker has ended, too.
+        killed.stdout.read()
+        with supervisor("def work():\n    stop()\n", 1) as other:
+            assert other.wait(60) == 0
+        assert len(list(tmp_path.iterdir())) == 1
+        living.send_signal(signal.SIGINT)
+        assert living.wait(60) == 0
+    assert not list(tmp_path.iterdir())
