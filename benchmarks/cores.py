@@ -21,9 +21,10 @@ from benchmarks.session import PAUSE, Benchmark, Session
 from benchmarks.table import Row
 from benchmarks.web_servers import Running, WebServer
 from pipelines.core import environment
-from serving.engine.batching import Batcher, measure_cost
+from serving.engine import trials
+from serving.engine.batching import Batcher
 from serving.engine.settings import Settings
-from serving.model import PART, open_model
+from serving.model import open_model
 
 # Recipes by the name of the exported model.
 RECIPES = {"conv": "mnist_conv_32", "dense": "mnist_dense_50"}
@@ -149,9 +150,10 @@ def _throughput(version: Path, threads: int, clients: int, count: int, seconds: 
     """Measures images per second of clients that ask the queue of a model version, each for one request at a time."""
     model, limits = open_model(version), Settings(version)
     images = np.zeros((count, *model.manifest.input.shape[1:]), np.uint8)
-    cost = measure_cost(model.predict, np.zeros((PART, *images.shape[1:]), np.uint8))
     with ThreadPoolExecutor(threads) as executor:
-        batcher = Batcher(model.predict, limits.batch, clients * count, executor, parallel=threads, cost=cost)
+        batcher = Batcher(
+            model.predict, limits.batch, clients * count, executor, parallel=threads, cost=trials.cost(model)
+        )
 
         async def client(until: float) -> int:
             answered = 0

@@ -14,7 +14,7 @@ from serving.engine.batching import Cost, measure_cost
 from serving.engine.processes import ChildProcesses, EndedError, TimeLimitError
 from serving.errors import LoadingError, SmokeTestError, TrialTimeoutError
 from serving.manifest import Manifest
-from serving.model import PART, open_version
+from serving.model import PART, Model, open_version
 
 T = TypeVar("T")
 # Seconds of a core that a trial may take while all other versions wait; most take one. Not of the clock: on a busy
@@ -149,6 +149,11 @@ def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> Cost:
     """Opens a version, predicts with it, and measures the cost; raises an error if any of it fails."""
     model = open_version(folder, trusted=trusted)
     checks.smoke_test(model)
-    content = model.manifest.input
     with checks.refusing():
-        return measure_cost(model.predict, np.zeros((PART, *content.shape[1:]), content.dtype))
+        return cost(model)
+
+
+def cost(model: Model) -> Cost:
+    """Measures the cost of a version's predictions, with as many images or rows as it computes at a time."""
+    content = model.manifest.input
+    return measure_cost(model.predict, np.zeros((PART, *content.shape[1:]), content.dtype))
