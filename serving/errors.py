@@ -106,11 +106,16 @@ def in_brackets(shape: Iterable[int | None]) -> str:
     return f"[{', '.join('n' if size is None else str(size) for size in shape)}]"
 
 
-def first_fault(error: "ValidationError") -> str:
-    """Returns the first fault that pydantic found in a file, such as "is damaged: labels: Input should be ..."."""
+def first_fault(error: "ValidationError") -> tuple[str, str]:
+    """Returns the place and the message of the first fault that pydantic found; the place of all of it is empty."""
     first = error.errors()[0]
     # The prefix is pydantic's, of the messages that validators raise.
-    where, fault = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+def damage(error: "ValidationError") -> str:
+    """Returns what is wrong with a file, such as "is damaged: labels: Input should be ...", by its first fault."""
+    where, fault = first_fault(error)
     if where:
         return f"is damaged: {where}: {fault}"
-    return f"{'contradicts itself' if first['type'] == 'value_error' else 'is damaged'}: {fault}"
+    return f"{'contradicts itself' if error.errors()[0]['type'] == 'value_error' else 'is damaged'}: {fault}"

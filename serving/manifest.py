@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from serving import regular_files, signature
-from serving.errors import ModelError, first_fault, in_brackets
+from serving.errors import ModelError, damage, in_brackets
 from serving.inputs import INPUT, ROW, AnyInput, Column, Input, RowInput, Tensor
 from serving.measurements import Count, Int8, ManifestPart, Parity
 from serving.package import again
@@ -337,4 +337,4 @@ def read(folder: Path, trusted: Sequence[bytes] = ()) -> Manifest:
             raise ModelError(
                 f"{path} has format {first['input']}, this program reads formats {known}. Update it, or export again."
             ) from error
-        raise ModelError(f"{path} {first_fault(error)}. {again(path)}.") from error
+        raise ModelError(f"{path} {damage(error)}. {again(path)}.") from error

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from serving import regular_files, repository
-from serving.errors import ModelError, first_fault
+from serving.errors import ModelError, damage
 from serving.manifest import LARGEST_VERSION
 
 NAME = "release.json"
@@ -99,4 +99,4 @@ def parse(content: bytes, path: str) -> Release:
     try:
         return Release.model_validate_json(content)
     except ValidationError as error:
-        raise ModelError(f"{path} {first_fault(error)}. Write it with `highway release`.") from error
+        raise ModelError(f"{path} {damage(error)}. Write it with `highway release`.") from error
