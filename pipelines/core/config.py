@@ -6,12 +6,14 @@ framework.
 
 import json
 import math
+import operator
 from contextlib import suppress
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from pipelines.core.frozen import Angle, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
+from pipelines.core.hyperparameters import hyperparameters
 from pipelines.core.optimizers import SGD, ConstantSchedule, Optimizer, Schedule
 
 
@@ -253,63 +255,33 @@ class Config(Frozen):
         return self.model_copy(update={"seed": seed, "subset": subset})
 
 
-CHOICES = ("activation", "depth", "width", "rand_augment", "cutout", "batch_size", "precision")
-"""Fields of a `Space` with listed values; the others are ranges."""
+HYPERPARAMETERS = hyperparameters(Config)
+"""Everything that a search can vary, by name."""
+_FIELDS: dict[str, Any] = {
+    name: (one.values, Field((), description=one.description, exclude_if=operator.not_))
+    for name, one in HYPERPARAMETERS.items()
+}
+_Hyperparameters: Any = create_model("_Hyperparameters", __base__=Frozen, **_FIELDS)
 
 
-class Space(Frozen):
-    """The search space. A range is LOW HIGH, a choice any number of values; an empty parameter is not searched."""
+class Space(_Hyperparameters):
+    """The search space: a field for each of the `HYPERPARAMETERS`.
 
-    learning_rate: tuple[Positive, ...] = ()
-    """Range of `optimizer.learning_rate`, log-uniform."""
-    momentum: tuple[Rate, ...] = ()
-    """Range of `optimizer.momentum`."""
-    decay: tuple[Share, ...] = ()
-    """Range of `schedule.factor`, which multiplies the learning rate; not the weight decay, nor a trapezoid's decay."""
-    activation: tuple[str, ...] = ()
-    """Choice of `model.activation`."""
-    transform_bias: tuple[float, ...] = ()
-    """Range of `model.transform_bias`; nets without gates ignore it."""
-    depth: tuple[Count, ...] = ()
-    """Choice of `model.depth`."""
-    width: tuple[Count, ...] = ()
-    """Choice of `model.width`."""
-    dropout: tuple[Rate, ...] = ()
-    """Range of `model.dropout`."""
-    weight_decay: tuple[Positive, ...] = ()
-    """Range of `optimizer.weight_decay`, log-uniform."""
-    label_smoothing: tuple[Rate, ...] = ()
-    """Range of `label_smoothing`."""
-    rand_augment: tuple[NonNegative, ...] = ()
-    """Choice of `augment.rand_augment`."""
-    magnitude: tuple[Share, ...] = ()
-    """Range of `augment.magnitude`."""
-    sharpness: tuple[Rate, ...] = ()
-    """Range of `augment.sharpness`."""
-    rotate: tuple[Angle, ...] = ()
-    """Range of `augment.rotate`."""
-    zoom: tuple[Extent, ...] = ()
-    """Range of `augment.zoom`."""
-    elastic: tuple[Extent, ...] = ()
-    """Range of `augment.elastic`."""
-    cutout: tuple[NonNegative, ...] = ()
-    """Choice of `augment.cutout`."""
-    mixup: tuple[Extent, ...] = ()
-    """Range of `augment.mixup`."""
-    cutmix: tuple[Extent, ...] = ()
-    """Range of `augment.cutmix`."""
-    batch_size: tuple[Count, ...] = ()
-    """Choice of `batch_size`."""
-    precision: tuple[Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"], ...] = ()
-    """Choice of `precision`."""
+    A range is LOW HIGH, a choice any number of values; an empty hyperparameter is not searched.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> Self:
-        for name in type(self).model_fields:
+        for name, one in HYPERPARAMETERS.items():
             values = getattr(self, name)
-            if name in CHOICES and len(set(values)) < len(values):
+            if one.is_choice and len(set(values)) < len(values):
                 raise ValueError(f"choices of {name} must be unique. Received: {' '.join(map(str, values))}")
-            if name not in CHOICES and values and (len(values) != 2 or values[0] >= values[1]):
+            if not one.is_choice and values and (len(values) != 2 or values[0] >= values[1]):
                 raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, values))}")
         return self
 

@@ -82,9 +82,9 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
         annotation: a pydantic field, or the type of a value.
         limits: metadata of the type in `Annotated`.
     """
-    kind, limits = _bare(annotation, limits)
+    kind, limits = bare(annotation, limits)
     if options(kind):
-        return _either(list(dict.fromkeys(expectation(option, limits) for option in options(kind))))
+        return either(list(dict.fromkeys(expectation(option, limits) for option in options(kind))))
     if get_origin(kind) is Literal:
         return quoted(get_args(kind))
     if several(kind):
@@ -102,7 +102,7 @@ def expectation(annotation: Any, limits: Sequence[Any] = ()) -> str:
 
 def placeholder(annotation: Any) -> str:
     """Returns the placeholder of a field's value in the help ("NUMBER|none")."""
-    kind, _ = _bare(annotation)
+    kind, _ = bare(annotation)
     if options(kind):
         return "|".join(placeholder(option) for option in options(kind))
     if get_origin(kind) is Literal:
@@ -114,13 +114,13 @@ def placeholder(annotation: Any) -> str:
 
 def options(annotation: Any) -> tuple[Any, ...]:
     """Returns the members of a union, or nothing."""
-    kind, _ = _bare(annotation)
+    kind, _ = bare(annotation)
     return get_args(kind) if get_origin(kind) in {Union, UnionType} else ()
 
 
 def several(annotation: Any) -> bool:
     """Returns whether a field takes any number of values."""
-    kind, _ = _bare(annotation)
+    kind, _ = bare(annotation)
     return get_origin(kind) in {tuple, list}
 
 
@@ -141,23 +141,30 @@ def members(field: FieldInfo) -> dict[str, type[BaseModel]]:
 
 def quoted(choices: Sequence[str] | dict[str, Any]) -> str:
     """Lists choices ("'a', 'b' or 'c'")."""
-    return _either([f"'{choice}'" for choice in choices])
+    return either([f"'{choice}'" for choice in choices])
 
 
-def _either(choices: list[str]) -> str:
+def either(choices: Sequence[str]) -> str:
+    """Lists choices without quotes ("a, b or c")."""
     return " or ".join([", ".join(choices[:-1]), choices[-1]] if choices[1:] else choices)
 
 
-def _bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+def bare(annotation: Any, limits: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """Separates a type from its limits, such as `Ge(ge=1)`.
+
+    Args:
+        annotation: a pydantic field, or the type of a value.
+        limits: further limits.
+    """
     # Pydantic keeps limits on the field itself; inside unions, it keeps them as fields within Annotated.
     limits = list(limits)
     if isinstance(annotation, FieldInfo):
-        return _bare(annotation.annotation, [*limits, *annotation.metadata])
+        return bare(annotation.annotation, [*limits, *annotation.metadata])
     if get_origin(annotation) is Annotated:
         annotation, *extra = get_args(annotation)
         for item in extra:
             limits += item.metadata if isinstance(item, FieldInfo) else [item]
-        return _bare(annotation, limits)
+        return bare(annotation, limits)
     return annotation, limits
 
 

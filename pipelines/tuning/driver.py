@@ -16,7 +16,7 @@ from pipelines.training.assembly import assemble
 from pipelines.tuning import search_state, trials
 from pipelines.tuning.ask_tell import AskTell
 from pipelines.tuning.search_plan import SearchPlan
-from pipelines.tuning.space import Value, searched
+from pipelines.tuning.space import Value, samples, searched
 from pipelines.tuning.trial_task import TrialTask, run
 
 POLL = 0.1
@@ -112,11 +112,11 @@ def drive(
 
 def _check_trainable(plan: SearchPlan, data_dir: Path | None) -> None:
     """Refuses a search if none of its settings can be trained."""
-    space: dict[str, tuple[Value, ...]] = searched(plan.space)
+    space = {name: samples(name, bounds) for name, bounds in searched(plan.space).items()}
     refusals: list[UserError] = []
-    # Tries every choice and both ends of every range until one setting can be trained; nearly always the first can.
+    # Tries every choice, and both ends of every range, until one setting can be trained; nearly always the first can.
     for turn in range(max(map(len, space.values()))):
-        values = {name: bounds[turn % len(bounds)] for name, bounds in space.items()}
+        values: dict[str, Value] = {name: drawn[turn % len(drawn)] for name, drawn in space.items()}
         if plan.nets:
             values["net"] = plan.nets[0].name
         try:

@@ -7,12 +7,13 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from pipelines.core.config import HYPERPARAMETERS
 from pipelines.core.plotting import BLUE, GREY, saved
 from pipelines.tuning import settings, ticks
 from pipelines.tuning.importance import Importance, importance
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import SearchState, Trial
-from pipelines.tuning.space import LOGARITHMIC, searched
+from pipelines.tuning.space import searched
 
 GAP = 0.2
 """Gap before and after an axis on which a line has no value, as a share of the distance between axes."""
@@ -131,7 +132,7 @@ def _axis(plan: SearchPlan, trials: list[Trial], name: str) -> tuple[np.ndarray,
         shift = np.random.default_rng(len(name)).uniform(-room, room, len(trials))
         return _share(values, 0, len(order) - 1) + shift, ticks.categorical(order)
     low, high = map(float, searched(plan.space)[name])
-    if name in LOGARITHMIC:
+    if HYPERPARAMETERS[name].logarithmic:
         return _share(np.log10(values), np.log10(low), np.log10(high)), ticks.logarithmic(low, high)
     return _share(values, low, high), ticks.linear(low, high)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import keras_tuner
 
-from pipelines.core.config import CHOICES
+from pipelines.core.config import HYPERPARAMETERS
 from pipelines.tuning.search_plan import FACTOR, SearchPlan
 from pipelines.tuning.search_state import Objective
-from pipelines.tuning.space import LOGARITHMIC, searched
+from pipelines.tuning.space import searched
 
 FINGERPRINT = "tuner/search"
 """Constant among the hyperparameters. Every hyperparameter consumes random numbers, so without it a search that an
@@ -112,10 +112,10 @@ def _parameters(plan: SearchPlan) -> keras_tuner.HyperParameters:
     space = keras_tuner.HyperParameters()
     space.Fixed(FINGERPRINT, plan.fingerprint)
     for name, bounds in searched(plan.space).items():
-        if name in CHOICES:
+        if HYPERPARAMETERS[name].is_choice:
             space.Choice(name, list(bounds))
         else:
-            space.Float(name, *bounds, sampling="log" if name in LOGARITHMIC else "linear")
+            space.Float(name, *bounds, sampling="log" if HYPERPARAMETERS[name].logarithmic else "linear")
     if plan.nets:
         space.Choice("net", [net.name for net in plan.nets])
     return space

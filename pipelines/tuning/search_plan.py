@@ -24,7 +24,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share, read
 from pipelines.core.optimizers import scaled
 from pipelines.core.plan_file import PlanFile, changes
-from pipelines.tuning.space import Value, changed, gated
+from pipelines.tuning.space import Value, changed, gated, searched
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
 FACTOR = 3
@@ -101,8 +101,13 @@ class SearchPlan(Frozen):
 
     def effective(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The sampled values that affect the net of a trial: a net without gates ignores the gate bias."""
-        has_gates = gated(self.model(values))
-        return {name: value for name, value in values.items() if has_gates or name != "transform_bias"}
+        has_gates, listed = gated(self.model(values)), searched(self.space)
+        return {
+            # KerasTuner turns False and True into 0 and 1.
+            name: next((one for one in listed.get(name, ()) if one == value), value)
+            for name, value in values.items()
+            if has_gates or name != "transform_bias"
+        }
 
     def configured(self, values: Mapping[str, Value]) -> Config:
         """The configuration of a trial.

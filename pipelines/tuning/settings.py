@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.core.config import CHOICES
+from pipelines.core.config import HYPERPARAMETERS
 from pipelines.tuning.search_plan import SearchPlan
 from pipelines.tuning.search_state import Trial
 from pipelines.tuning.space import Value, searched
@@ -40,7 +40,7 @@ def choices(plan: SearchPlan, trials: Sequence[Trial], name: str) -> list[Value]
         return [net.name for net in plan.nets]
     if name == "epochs":
         return sorted({epochs(plan, trial) for trial in trials})
-    return sorted(searched(plan.space)[name]) if name in CHOICES else []
+    return sorted(searched(plan.space)[name]) if HYPERPARAMETERS[name].is_choice else []
 
 
 def column(plan: SearchPlan, trials: Sequence[Trial], name: str) -> np.ndarray:

@@ -1,44 +1,16 @@
 """Search spaces: their hyperparameters, and how sampled values change a configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from pipelines.core.config import Config, ModelConfig, Space
+from pipelines.core.config import HYPERPARAMETERS, Config, ModelConfig, Space
 from pipelines.core.errors import UserError
-from pipelines.core.field_help import explain
+from pipelines.core.field_help import either, explain, members
 from pipelines.recipes.twins import KINDS
 
 Value = float | int | str
-
-FIELDS = {
-    "learning_rate": "optimizer.learning_rate",
-    "momentum": "optimizer.momentum",
-    "decay": "schedule.factor",
-    "activation": "model.activation",
-    "transform_bias": "model.transform_bias",
-    "depth": "model.depth",
-    "width": "model.width",
-    "dropout": "model.dropout",
-    "weight_decay": "optimizer.weight_decay",
-    "label_smoothing": "label_smoothing",
-    "rand_augment": "augment.rand_augment",
-    "magnitude": "augment.magnitude",
-    "sharpness": "augment.sharpness",
-    "rotate": "augment.rotate",
-    "zoom": "augment.zoom",
-    "elastic": "augment.elastic",
-    "cutout": "augment.cutout",
-    "mixup": "augment.mixup",
-    "cutmix": "augment.cutmix",
-    "batch_size": "batch_size",
-    "precision": "precision",
-}
-"""The field of a `Config` that each hyperparameter of a `Space` sets."""
-
-LOGARITHMIC = ("learning_rate", "weight_decay")
-"""Ranges sampled on a logarithmic scale."""
 
 
 def searched(space: Space) -> dict[str, tuple[Value, ...]]:
@@ -47,7 +19,7 @@ def searched(space: Space) -> dict[str, tuple[Value, ...]]:
     Example:
         searched(Space(momentum=(0.5, 0.9)))  # {"momentum": (0.5, 0.9)}
     """
-    return {name: bounds for name in FIELDS if (bounds := getattr(space, name))}
+    return {name: bounds for name in HYPERPARAMETERS if (bounds := getattr(space, name))}
 
 
 def gated(model: ModelConfig) -> bool:
@@ -68,24 +40,47 @@ def check(space: Space, config: Config) -> None:
     names = searched(space)
     if not names:
         raise UserError("the search space is empty. Name a range or choices, for example --search.learning-rate 0.01 1")
-    useless = {
-        "momentum": "" if hasattr(config.optimizer, "momentum") else "--optimizer.name sgd",
-        "weight_decay": "" if hasattr(config.optimizer, "weight_decay") else "--optimizer.name adamw",
-        "magnitude": "" if config.augment.rand_augment or "rand_augment" in names else "--augment.rand-augment 2",
-        "decay": "" if hasattr(config.schedule, "factor") else "--schedule.kind exponential",
-        "transform_bias": "a highway net" if not gated(config.model) else "",
-    }
     if {"mixup", "cutmix"} <= names.keys():
         raise UserError(
             "images are mixed by mixup or by CutMix, not by both, so that such trials could not be trained. Remove one "
             "from the search with --search.mixup or --search.cutmix and no values."
         )
-    for name, needed in useless.items():
-        if name in names and needed:
+    for name in names:
+        if needed := _needed(name, names, config):
             option = "--search." + name.replace("_", "-")
             raise UserError(
                 f"{option} has no effect without {needed}. Remove it from the search with {option} and no values."
             )
+
+
+def _needed(name: str, names: Collection[str], config: Config) -> str:
+    """Returns what a hyperparameter has no effect without; nothing if the configuration has it."""
+    if name == "magnitude" and not (config.augment.rand_augment or "rand_augment" in names):
+        return "--augment.rand-augment 2"
+    if name == "transform_bias" and not gated(config.model):
+        return "a highway net"
+    if name == "freeze" and not config.start_from:
+        return "--from"
+    section, _, field = HYPERPARAMETERS[name].path.rpartition(".")
+    if not section or hasattr(getattr(config, section), field):
+        return ""
+    union = Config.model_fields[section]
+    owners = [tag for tag, member in members(union).items() if field in member.model_fields]
+    return f"--{section}.{union.discriminator} {either(owners)}"
+
+
+def samples(name: str, bounds: tuple[Any, ...]) -> tuple[Value, ...]:
+    """Returns values that a search may draw: all choices, or numbers near both ends of a range.
+
+    The ends themselves are never drawn, and one that is 0 often turns a setting off.
+
+    Example:
+        samples("mixup", (0.0, 1.0))  # (0.01, 0.99)
+    """
+    if HYPERPARAMETERS[name].is_choice:
+        return bounds
+    low, high = bounds
+    return low + 0.01 * (high - low), high - 0.01 * (high - low)
 
 
 def changed(config: Config, values: Mapping[str, Value]) -> Config:
@@ -93,7 +88,8 @@ def changed(config: Config, values: Mapping[str, Value]) -> Config:
 
     Args:
         config: the base configuration.
-        values: values by the names of `FIELDS`; other names, and the gate bias of a net without gates, are ignored.
+        values: values by the names of `HYPERPARAMETERS`; other names, and the gate bias of a net without gates, are
+            ignored.
 
     Returns:
         The configuration with these values.
@@ -106,9 +102,9 @@ def changed(config: Config, values: Mapping[str, Value]) -> Config:
     """
     fields = config.model_dump()
     for name, value in values.items():
-        if name not in FIELDS or (name == "transform_bias" and not gated(config.model)):
+        if name not in HYPERPARAMETERS or (name == "transform_bias" and not gated(config.model)):
             continue
-        *groups, field = FIELDS[name].split(".")
+        *groups, field = HYPERPARAMETERS[name].path.split(".")
         target: dict[str, Any] = fields
         for group in groups:
             target = target[group]

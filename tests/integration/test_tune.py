@@ -359,6 +359,13 @@ def test_a_search_without_trainable_settings_is_refused(toy, tmp_path):
         opened(plan, tmp_path, None)
 
 
+def test_a_search_whose_every_trial_mixes_images_twice_is_refused(toy, tmp_path):
+    # The lower end of the range would not, but is never drawn.
+    words = [str(toy / "toy.json"), "--augment.cutmix", "1", "--search.mixup", "0", "1"]
+    with pytest.raises(UserError, match="by mixup or by cutmix, not by both"):
+        opened(parse_tune(words).search.plan, tmp_path, None)
+
+
 def test_a_search_warns_of_no_settings_that_may_never_be_drawn(toy, tmp_path):
     # Warnings are errors here.
     words = [str(toy / "toy.json"), "--search.transform-bias", "-100", "-1"]

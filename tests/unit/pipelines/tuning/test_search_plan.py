@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.core.config import Space
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import CosineSchedule, ExponentialSchedule, StepSchedule
 from pipelines.tuning.search_plan import SEARCH_FILE, open_plan
@@ -50,6 +51,14 @@ def test_nets_replace_that_of_the_configuration():
     config = plan.configured({"net": "plain-20", "transform_bias": -5.0, "learning_rate": 0.1})
     assert config.model.model_dump(exclude_none=True) == {"preset": "mnist_dense_50_plain", "depth": 20}
     assert plan.configured({"net": "highway-20", "transform_bias": -5.0}).model.transform_bias == -5.0
+
+
+def test_truth_values_are_shown_as_such():
+    # KerasTuner draws False and True as 0 and 1.
+    plan = toy_plan(space=Space(mirror=(False, True), pad=(0, 1), mixup=(0.0, 1.0)))
+    values = {"mirror": 1, "pad": 1, "mixup": 0.5, "net": "toy"}
+    assert [*map(str, plan.effective(values).values())] == ["True", "1", "0.5", "toy"]
+    assert plan.configured(values).augment.mirror is True
 
 
 def test_a_plan_is_kept_and_found_again(tmp_path):

@@ -1,18 +1,31 @@
+import math
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipelines import recipes
-from pipelines.core.config import CHOICES, Config, ModelConfig, Space
+from pipelines.core.config import HYPERPARAMETERS, Config, ModelConfig, Space
 from pipelines.core.errors import UserError
+from pipelines.core.field_help import members
 from pipelines.core.frozen import flat
-from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule
+from pipelines.core.hyperparameters import DRAWN_FIRST, NEVER_SEARCHED
+from pipelines.core.optimizers import Adam, CosineSchedule, ExponentialSchedule, StepSchedule, TrapezoidSchedule
 from pipelines.tuning import space
-from pipelines.tuning.space import FIELDS, changed, searched
+from pipelines.tuning.space import changed, samples, searched
 from tests.toy_data import toy_config
 
-VALUES = {
+FIELDS = {name: one.path for name, one in HYPERPARAMETERS.items()}
+CHOICES = [name for name, one in HYPERPARAMETERS.items() if one.is_choice]
+
+
+def finite(value):
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+VALUES = {name: st.from_type(get_args(one.values)[0]).filter(finite) for name, one in HYPERPARAMETERS.items()} | {
     "learning_rate": st.floats(1e-6, 10),
     "momentum": st.floats(0, 0.999),
     "decay": st.floats(0.01, 1),
@@ -37,16 +50,52 @@ VALUES = {
 }
 
 
-# Includes every field that can be searched.
 CONFIG = toy_config(schedule=ExponentialSchedule())
+# With every optimizer and every schedule, each of which has other fields.
+NEEDED = {StepSchedule: {"boundaries": (1,)}, TrapezoidSchedule: {"warmup": 0, "decay": 0}}
+CONFIGS = [
+    toy_config(**{section: member(**NEEDED.get(member, {}))})
+    for section in ("optimizer", "schedule")
+    for member in members(Config.model_fields[section]).values()
+]
+EXCLUSIVE = ({"mixup", "cutmix"}, {"class_weights", "sampling"})
 
 
 def test_every_parameter_is_a_field_of_a_configuration():
     assert set(FIELDS) == set(Space.model_fields) == set(VALUES)
-    assert set(FIELDS.values()) <= set(flat(CONFIG))
+    assert set(FIELDS.values()) <= {name for config in CONFIGS for name in flat(config)}
 
 
-@given(st.fixed_dictionaries({}, optional=VALUES).filter(lambda values: not {"mixup", "cutmix"} <= values.keys()))
+def test_every_other_field_is_excluded_or_a_list():
+    left = {name for config in CONFIGS for name in flat(config)} - set(FIELDS.values())
+    assert left - NEVER_SEARCHED == {"model.stages", "image_size", "schedule.boundaries"}
+    assert left >= NEVER_SEARCHED
+
+
+def test_the_order_of_the_first_parameters_and_the_names_of_all_stay():
+    # Files of searches and recipes have the names; a search of an earlier version draws in this order.
+    assert list(FIELDS.items())[: len(DRAWN_FIRST)] == list(DRAWN_FIRST.items())
+    later = (
+        "hidden initializer batch_normalization freeze scale offset contrast mean pad mirror clip_norm ema nesterov "
+        "bias_multiplier epsilon beta_1 beta_2 decay_steps warmup warmup_steps schedule_decay class_weights sampling"
+    )
+    assert set(later.split()) <= set(FIELDS)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.optimizer.name}-{config.schedule.kind}")
+@given(data=st.data())
+def test_every_field_of_a_configuration_is_trained_with_the_value_drawn(config, data):
+    for name, path in FIELDS.items():
+        if path in flat(config):
+            value = data.draw(VALUES[name])
+            assert flat(changed(config, {name: value}))[path] == value
+
+
+@given(
+    st.fixed_dictionaries(
+        {}, optional={name: drawn for name, drawn in VALUES.items() if FIELDS[name] in flat(CONFIG)}
+    ).filter(lambda values: not any(pair <= values.keys() for pair in EXCLUSIVE))
+)
 def test_the_values_drawn_are_trained_and_nothing_else_changes(values):
     before, after = flat(CONFIG), flat(changed(CONFIG, values))
     assert {name: after[field] for name, field in FIELDS.items() if name in values} == values
@@ -90,9 +139,11 @@ def test_a_space_is_checked(wrong, message):
     ("wanted", "config", "message"),
     [
         ({}, {}, "the search space is empty"),
-        ({"momentum": (0.5, 0.9)}, {"optimizer": Adam()}, "without --optimizer.name sgd"),
-        ({"weight_decay": (0.001, 0.1)}, {"optimizer": Adam()}, "without --optimizer.name adamw"),
-        ({"decay": (0.5, 0.9)}, {"schedule": CosineSchedule()}, "without --schedule.kind exponential"),
+        ({"momentum": (0.5, 0.9)}, {"optimizer": Adam()}, "without --optimizer.name sgd or muon"),
+        ({"weight_decay": (0.001, 0.1)}, {"optimizer": Adam()}, "without --optimizer.name sgd, adamw, lion or muon"),
+        ({"beta_1": (0.8, 0.95)}, {}, "--search.beta-1 has no effect without --optimizer.name lion"),
+        ({"freeze": (0, 2)}, {}, "--search.freeze has no effect without --from"),
+        ({"decay": (0.5, 0.9)}, {"schedule": CosineSchedule()}, "without --schedule.kind step or exponential"),
         (
             {"transform_bias": (-5.0, 0.0)},
             {"model": ModelConfig(preset="factor_plain")},
@@ -105,6 +156,17 @@ def test_a_search_without_effect_is_refused(wanted, config, message):
         space.check(Space(**wanted), toy_config(**config))
 
 
+def test_samples_are_all_choices_and_numbers_near_both_ends_of_a_range():
+    assert samples("mirror", (False, True)) == (False, True)
+    assert samples("mixup", (0.0, 2.0)) == pytest.approx((0.02, 1.98))
+
+
+def test_numbers_above_zero_without_an_upper_limit_are_drawn_on_a_logarithmic_scale():
+    logarithmic = [name for name, one in HYPERPARAMETERS.items() if one.logarithmic]
+    assert {"learning_rate", "weight_decay", "clip_norm", "epsilon", "bias_multiplier"} <= set(logarithmic)
+    assert not {"momentum", "ema", "mixup", "transform_bias", "decay"} & set(logarithmic)
+
+
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_recipe_can_be_searched(name):
     recipe = recipes.get(name)
@@ -114,9 +176,10 @@ def test_every_recipe_can_be_searched(name):
             assert isinstance(changed(recipe.config, {parameter: value}), Config)
 
 
-def test_choices_and_ranges_are_distinguished_by_what_a_space_accepts():
+@given(st.data())
+def test_choices_and_ranges_are_distinguished_by_what_a_space_accepts(data):
     for name in FIELDS:
-        one = {"activation": "relu", "precision": "float32"}.get(name, 1 if name in CHOICES else 0.5)
+        one = data.draw(VALUES[name])
         if name in CHOICES:
             assert searched(Space(**{name: (one,)})) == {name: (one,)}
         else:

@@ -46,6 +46,12 @@ def test_a_space_given_on_the_command_line_overrides_the_recipes():
     assert (found.config.epochs, found.config.optimizer.clip_norm) == (3, 1.0)
 
 
+def test_words_and_truth_values_are_searched_as_choices():
+    words = "demo --search.mirror true false --search.mean none pixel --search.warmup 0 0.3 --search.pad 0 2"
+    found = parse_tune(words.split()).search.plan.space
+    assert (found.mirror, found.mean, found.warmup, found.pad) == ((True, False), ("none", "pixel"), (0.0, 0.3), (0, 2))
+
+
 def test_hyperband_decides_the_number_of_trials():
     assert parse_tune(["demo", "--algorithm", "hyperband"]).search.plan.trials is None
     assert "Leave out --trials" in refused("demo --algorithm hyperband --trials 3")
@@ -63,7 +69,7 @@ def test_hyperband_decides_the_number_of_trials():
         ),
         ("demo --search.bias -5 -1", "there is no option '--search.bias'"),
         ("demo --search.transform-bias -1 -5", "transform_bias is a range, LOW HIGH"),
-        ("demo --search.decay 0.5 0.9", "--search.decay has no effect without --schedule.kind exponential"),
+        ("demo --search.decay 0.5 0.9", "--search.decay has no effect without --schedule.kind step or exponential"),
         ("demo --search.magnitude 0.1 0.5", "--search.magnitude has no effect without --augment.rand-augment 2"),
         ("demo --search.mixup 0 0.4 --search.cutmix 0 1", "images are mixed by mixup or by CutMix, not by both"),
         ("cifar10_modern --optimizer.name muon", "from 0.02 to 1, are for sgd, and muon needs others. Name them with"),
