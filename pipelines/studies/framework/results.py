@@ -14,6 +14,9 @@ from pipelines.training.evaluation import AnyEvaluation, Evaluation, Regression
 from pipelines.training.metrics_file import Row
 from pipelines.training.probe import PROBE_FILE
 
+LAST = ("loss", "accuracy", "val_loss", "val_accuracy")
+"""Scores of the last epoch in results.csv."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -24,7 +27,7 @@ class Result:
         seed: seed of the run.
         run: run directory.
         rows: rows of metrics.csv, one per epoch.
-        evaluation: evaluation on the test split; None if the run diverged.
+        evaluation: evaluation on the test split; None if the run diverged, or if the study has none.
     """
 
     arm: str
@@ -34,19 +37,24 @@ class Result:
     evaluation: AnyEvaluation | None
 
     @property
+    def diverged(self) -> bool:
+        """True if the run ended because its loss was no longer finite."""
+        return self.run.record.state == "diverged"
+
+    @property
     def accuracy(self) -> float | None:
-        """Accuracy on the test split; None if the run diverged or predicts a number."""
+        """Accuracy on the test split; None if there is no evaluation or the run predicts a number."""
         return self.evaluation.accuracy if isinstance(self.evaluation, Evaluation) else None
 
     @property
     def r2(self) -> float | None:
-        """R² on the test split; None if the run diverged or predicts a class."""
+        """R² on the test split; None if there is no evaluation or the run predicts a class."""
         return self.evaluation.r2 if isinstance(self.evaluation, Regression) else None
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
         """The arrays of `Study.measure`; empty if the run diverged."""
-        if self.evaluation is None:
+        if self.diverged:
             return {}
         with np.load(self.run.path / MEASURED) as arrays:
             return dict(arrays)
@@ -62,7 +70,7 @@ class Result:
             "test_r2": "" if self.r2 is None else f"{self.r2:.6g}",
             "test_loss": "" if measured is None else f"{measured.loss:.6g}",
             "test_examples": "" if measured is None else str(measured.count),
-            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in ("loss", "accuracy")},
+            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in LAST},
             "epochs": str(config.epochs),
             "steps": str(record.step),
             "examples": str(record.data.counts["train"]),
@@ -122,11 +130,11 @@ class Results:
 
     def lost(self, arm: str) -> bool:
         """True if an arm was run and all of its runs diverged."""
-        return bool(self.of(arm)) and not any(result.evaluation for result in self.of(arm))
+        return bool(self.of(arm)) and all(result.diverged for result in self.of(arm))
 
     def measured(self, arm: str, name: str) -> np.ndarray:
         """Stacks a measured array of each run of an arm that did not diverge: `[runs, ...]`, by seed."""
-        return np.array([result.measured[name] for result in self.of(arm) if result.evaluation])
+        return np.array([result.measured[name] for result in self.of(arm) if not result.diverged])
 
     def probed(self, arm: str) -> dict[str, np.ndarray]:
         """Collects the measurements of `Study.probe` from each run of an arm that did not diverge.
@@ -141,7 +149,7 @@ class Results:
         Raises:
             UserError: a run was resumed by `highway train`, which does not probe.
         """
-        whole = [result.run.path / PROBE_FILE for result in self.of(arm) if result.evaluation]
+        whole = [result.run.path / PROBE_FILE for result in self.of(arm) if not result.diverged]
         tables = [metrics_file.read(path) for path in whole]
         steps = [[row["step"] for row in rows] for rows in tables]
         for path, some in zip(whole, steps, strict=True):
@@ -165,7 +173,7 @@ class Results:
         Returns:
             float [runs, epochs]; no rows if every run diverged.
         """
-        whole = [result for result in self.of(arm) if result.evaluation]
+        whole = [result for result in self.of(arm) if not result.diverged]
         return np.array([[row[column] for row in result.rows] for result in whole])
 
     def gates(self, arm: str) -> np.ndarray:
@@ -177,7 +185,7 @@ class Results:
         Returns:
             float [runs, 1 + epochs, layers]; no rows if every run diverged.
         """
-        whole = [result for result in self.of(arm) if result.evaluation]
+        whole = [result for result in self.of(arm) if not result.diverged]
         return np.array(
             [
                 [
@@ -189,11 +197,12 @@ class Results:
         )
 
 
-def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
+def read(runs: Sequence[tuple[str, int, Path]], *, tested: bool = True) -> Results:
     """Reads the finished runs of a study.
 
     Args:
         runs: arm, seed and run directory of each run.
+        tested: whether to read evaluations on the test split, which runs of another study may have.
 
     Returns:
         The results, in the same order.
@@ -201,9 +210,10 @@ def read(runs: Sequence[tuple[str, int, Path]]) -> Results:
     Raises:
         UserError: a run directory is missing or damaged.
     """
-    return Results(_read(arm, seed, path) for arm, seed, path in runs)
+    return Results(_read(arm, seed, path, tested) for arm, seed, path in runs)
 
 
-def _read(arm: str, seed: int, path: Path) -> Result:
+def _read(arm: str, seed: int, path: Path, tested: bool) -> Result:
     run = open_run(path)
-    return Result(arm, seed, run, tuple(metrics_file.read(path / "metrics.csv")), evaluation.of_run(run))
+    measured = evaluation.of_run(run) if tested else None
+    return Result(arm, seed, run, tuple(metrics_file.read(path / "metrics.csv")), measured)

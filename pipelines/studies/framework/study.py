@@ -140,6 +140,7 @@ class Study(Generic[Found]):
         weights: weights to evaluate: those after the last step, or of the epoch with the best validation score.
         draws: number of data subsets that the source draws, one per seed; further seeds cycle through these subsets
             with other weights. None if every seed draws its own subset.
+        tested: whether runs are evaluated on the test split; False for a study that only chooses among settings.
     """
 
     name: str
@@ -158,3 +159,4 @@ class Study(Generic[Found]):
     label: str = ""
     weights: Weights = "final"
     draws: int | None = None
+    tested: bool = True

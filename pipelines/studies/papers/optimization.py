@@ -260,6 +260,7 @@ STUDY = Study(
     },
     seeds=SETTINGS,
     search=dense.SEARCH,
+    tested=False,
     differs=(
         "The ranges of learning rate (0.001 to 1, log-uniform), momentum (0 to 0.99) and decay (0.8 to 1 per epoch), "
         "the batch size of 100 and the number of epochs are not published; they are assumed and were not chosen by "

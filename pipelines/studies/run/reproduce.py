@@ -68,7 +68,7 @@ def reproduce(
         label=study.label,
         defined=study.seeds,
         each=each,
-        tested=not study.search,
+        tested=study.tested,
     )
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     asked = _asked(study, arms)
@@ -127,7 +127,11 @@ def _page(study: Study, scope: Scope, folder: Path, console: Console) -> Path:
     from pipelines.studies.framework import results, trials
     from pipelines.studies.run import page
 
-    found = trials.read(search_folder(folder)) if study.search else results.read(_finished(study, scope, folder))
+    found = (
+        trials.read(search_folder(folder))
+        if study.search
+        else results.read(_finished(study, scope, folder), tested=study.tested)
+    )
     page.write(folder, study, found, scope.label)
     say(console, f"tables and figures {folder / 'README.md'}, every run {folder / 'results.csv'}")
     return folder / "README.md"

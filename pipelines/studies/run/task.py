@@ -18,8 +18,6 @@ class StudyTask(TrainTask):
     program: ClassVar[str] = "highway reproduce"
     study: str
     """The name of the study."""
-    evaluate: bool = True
-    """Always true for a study."""
 
     @property
     def done(self) -> bool:

@@ -86,7 +86,8 @@ def train_runs(
     runs = scope.seeds * len(scope.arms)
     say(console, _heading(study, scope, folder, counted(runs, "run"), runs - len(members)))
     remote = _remote(machines, partial(say, console)) if members else None
-    train_all(members, workers=machines.workers, console=console, label=study.name, result=_result, remote=remote)
+    result = _result if study.tested else _chosen_by
+    train_all(members, workers=machines.workers, console=console, label=study.name, result=result, remote=remote)
 
 
 def task_of(
@@ -98,6 +99,7 @@ def task_of(
         data_dir=data_dir,
         config=scope.arms[arm].seeded(seed, study.draws),
         study=study.name,
+        evaluate=study.tested,
         weights=study.weights,
     )
 
@@ -120,8 +122,17 @@ def _result(run: Run) -> str:
     return f"{'diverged' if measured is None else measured.summary}, {clock(run.record.seconds)} of training"
 
 
+def _chosen_by(run: Run) -> str:
+    """The result of a run that is not evaluated on the test split."""
+    record = run.record
+    score = "diverged" if record.state == "diverged" else f"{record.metrics['val_accuracy']:.2%} of held-out examples"
+    return f"{score}, {clock(record.seconds)} of training"
+
+
 def find(config: Config, weights: Weights, backend: str, folder: Path) -> Path | None:
-    """Finds a run of another study, in a sibling folder, with the same training and evaluation.
+    """Finds a run of another study, in a sibling folder, with the same training.
+
+    If it has been evaluated, then with the same weights. If not, the study that needs it evaluates its copy.
 
     Args:
         config: configuration of the run, with its seed.
@@ -147,9 +158,7 @@ def _same(path: Path, config: Config, weights: Weights, backend: str) -> bool:
         if (run.config, run.record.backend) != (config, backend):
             return False
         found = of_run(run)
-        return TrainTask(folder=path, data_dir=None, config=config, evaluate=True).done and (
-            found is None or found.weights == weights
-        )
+        return TrainTask(folder=path, data_dir=None, config=config).done and (found is None or found.weights == weights)
     except (UserError, OSError):
         return False  # The run is of another version or is being removed.
 

@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 
+from pipelines.core import run
 from pipelines.core.config import Config, ModelConfig
 from pipelines.core.errors import UserError
+from pipelines.studies.framework import results
 from pipelines.studies.framework.results import Results
-from tests.unit.pipelines.studies.fake import result
+from pipelines.training import metrics_file
+from tests.unit.pipelines.studies.fake import RECORD, evaluated, result
 from tests.unit.pipelines.studies.probed_runs import with_probe
 
 CONFIG = Config(recipe="a", model=ModelConfig(preset="mnist_dense_50"), data="mnist")
@@ -38,3 +41,30 @@ def test_a_run_with_missing_probes_is_reported(tmp_path, rows):
         (path / "watched.csv").unlink()
     with pytest.raises(UserError, match=rf"{path}/watched.csv lacks some .* Remove {path} and repeat"):
         results.probed("a")
+
+
+@pytest.fixture
+def evaluated_run(tmp_path):
+    """The run directory of a run that another study has evaluated."""
+    path = tmp_path / "runs" / "a-seed-0"
+    scores = {"loss": 0.5, "accuracy": 0.8, "val_loss": 0.6, "val_accuracy": 0.75}
+    run.create(path, CONFIG, RECORD.model_copy(update={"metrics": scores}))
+    metrics_file.append(path / "metrics.csv", {"epoch": 1, "step": 46, "seconds": 30.0, **scores})
+    (path / "evaluation.json").write_text(evaluated(0.9).model_dump_json())
+    return path
+
+
+def test_a_study_that_only_chooses_shows_no_test_accuracy(tmp_path, evaluated_run):
+    found = results.read([("a", 0, evaluated_run)], tested=False)
+    row = found.rows(tmp_path)[0]
+    assert {name: cell for name, cell in row.items() if name.startswith("test_")} == {
+        "test_accuracy": "",
+        "test_r2": "",
+        "test_loss": "",
+        "test_examples": "",
+    }
+    assert (row["state"], row["val_loss"], row["val_accuracy"]) == ("finished", "0.6", "0.75")
+    # It has not diverged.
+    assert found.curves("a", "val_accuracy").tolist() == [[0.75]]
+    assert not found.lost("a")
+    assert results.read([("a", 0, evaluated_run)]).accuracies("a") == [0.9]

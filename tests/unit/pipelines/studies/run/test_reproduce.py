@@ -68,7 +68,7 @@ def test_the_page_has_the_nets_of_earlier_commands_in_the_same_folder(monkeypatc
             (folder / "runs" / f"{arm}-seed-0").mkdir(parents=True)
 
     monkeypatch.setattr(reproduce, "train_runs", train)
-    monkeypatch.setattr(results, "read", lambda runs: [arm for arm, *_ in runs])
+    monkeypatch.setattr(results, "read", lambda runs, **_: [arm for arm, *_ in runs])
     monkeypatch.setattr(page, "write", lambda folder, study, found, label: written.append(found))
     for arm in ("highway-c", "highway-a"):
         reproduce.reproduce(

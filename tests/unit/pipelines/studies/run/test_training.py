@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pipelines import studies
 from pipelines.core import run
 from pipelines.core.run import MEASURED
 from pipelines.studies.papers import depth_contrast
@@ -69,6 +70,26 @@ def test_runs_on_a_cluster_read_the_data_of_the_command(tmp_path, monkeypatch):
 def test_a_run_that_diverged_is_a_result(tmp_path, other):
     path = made(other, "arm-seed-0", toy_config(), RECORD.model_copy(update={"state": "diverged"}), done=False)
     assert found(tmp_path, toy_config()) == path
+
+
+def test_a_run_that_was_not_evaluated_is_evaluated_by_the_study_that_needs_it(tmp_path, other):
+    path = made(other, "arm-seed-0", toy_config())
+    (path / "evaluation.json").unlink()
+    assert found(tmp_path, toy_config()) == path
+
+
+@pytest.mark.parametrize("name", ["conv-gate", "modern"])
+def test_runs_that_only_choose_are_not_evaluated_on_test_images(tmp_path, name):
+    full = studies.get(name)
+    for study in (full, full.short):
+        arm, one = next(iter(study.arms.items()))
+        task = training.task_of(study, reduced({arm: one}, 1, 1.0), tmp_path, arm, 0)
+        assert task.evaluate == study.tested == (study is full)
+
+
+def test_the_line_of_a_run_that_is_not_evaluated_has_its_held_out_accuracy(tmp_path, other):
+    path = made(other, "arm-seed-0", toy_config(), RECORD.model_copy(update={"metrics": {"val_accuracy": 0.875}}))
+    assert training._chosen_by(run.open_run(path)) == "87.50% of held-out examples, 0:30 of training"
 
 
 @pytest.mark.parametrize(
