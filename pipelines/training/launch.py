@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -9,12 +10,12 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from pipelines.core import environment
-from pipelines.core.config import Config
+from pipelines.core.config import Augment, Config
 from pipelines.core.console import counted, say
 from pipelines.core.errors import UserError
 from pipelines.core.files import remove_leftovers, replacing
 from pipelines.core.frozen import Frozen
-from pipelines.core.optimizers import TrapezoidSchedule
+from pipelines.core.optimizers import StepSchedule, TrapezoidSchedule
 from pipelines.core.ownership import claim
 from pipelines.core.run import INITIAL, DataRecord, Record, Run, Start, create, locked, open_run, refuse_existing
 from pipelines.core.url import location
@@ -243,8 +244,28 @@ def _announce(run: Run, console: Console) -> None:
     if run.config.validation not in (0, held_out := data.counts["validation"]):
         asked = f"not the {run.config.validation:,} of --validation"
         say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")
-    schedule = run.config.schedule
-    if epochs * record.steps_per_epoch == 1 and isinstance(schedule, TrapezoidSchedule) and schedule.warmup:
-        say(console, "note: the learning rate rises from 0, so the only step of this run changes no weights")
+    for note in _without_effect(run.config, epochs * record.steps_per_epoch):
+        say(console, f"note: {note}")
     if gpus := environment.unused_gpus():
         say(console, f"note: {environment.VISIBLE} is {gpus}, but {record.backend} finds no GPU: this run uses the CPU")
+
+
+def _without_effect(config: Config, steps: int) -> Iterator[str]:
+    """Yields a note for each setting that has little or no effect on a run of this length."""
+    augment, process, schedule, ema = config.augment, config.preprocess, config.schedule, config.optimizer.ema
+    if augment.magnitude != Augment().magnitude and not augment.rand_augment:
+        yield "--augment.magnitude has no effect without RandAugment: add --augment.rand-augment 2"
+    if process.offset and (process.contrast or process.mean != "none"):
+        other = "contrast" if process.contrast else "mean"
+        yield f"--preprocess.offset has no effect, because --preprocess.{other} cancels it"
+    if steps == 1 and isinstance(schedule, TrapezoidSchedule) and schedule.warmup:
+        yield "the learning rate rises from 0, so the only step of this run changes no weights"
+    # Steps count from 0.
+    if isinstance(schedule, StepSchedule) and (late := [f"{one:,}" for one in schedule.boundaries if one >= steps]):
+        yield f"the run ends after {steps:,} steps: --schedule.boundaries has no effect at {', '.join(late)}"
+    # The average starts with the weights after the first step.
+    if ema is not None and (share := ema ** (steps - 1)) > 0.5:
+        yield (
+            f"with --optimizer.ema {ema:g}, {share:.0%} of the average of the weights is still those after the first "
+            f"of {steps:,} steps: choose a smaller one for so short a run"
+        )

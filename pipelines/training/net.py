@@ -1,5 +1,6 @@
 """Builds and compiles the net of a configuration."""
 
+import re
 from functools import partial
 from typing import Any, Literal
 
@@ -8,7 +9,7 @@ import keras
 from highway_keras import HighwayStack, from_preset
 from highway_keras.models.stages import Stage
 from pipelines.core import user_code
-from pipelines.core.config import Augment, Config
+from pipelines.core.config import Augment, Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
@@ -52,9 +53,10 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
         with policy(precision), fast_initializers():
             net = factory(input_shape=data.inputs, outputs=outputs, **settings)
     except (ValueError, TypeError) as error:
+        reason = str(error) if user_code.is_function(preset) else _by_options(str(error))
         raise UserError(
             f"the net '{config.model.preset}' cannot be built for {data.name} "
-            f"(inputs of {'x'.join(map(str, data.inputs))}, outputs: {outputs}): {error}"
+            f"(inputs of {'x'.join(map(str, data.inputs))}, outputs: {outputs}): {reason}"
         ) from error
     except Exception as error:
         if not memory.is_exhausted(error):
@@ -66,6 +68,22 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     _check_own(net, preset, data.inputs, outputs)
     _freeze(net, config.freeze)
     return net
+
+
+def _by_options(message: str) -> str:
+    """Names the settings in a message of `from_preset` as on the command line."""
+    fields = ModelConfig.model_fields.keys() - {"preset"}
+
+    def option(name: str) -> str:
+        return "--model." + name.replace("_", "-")
+
+    def listed(names: re.Match[str]) -> str:
+        # The data decide about inputs and outputs.
+        return ", ".join(option(name) for name in names[0].split(", ") if name in fields)
+
+    message = re.sub(r"(?<= accepts the overrides )[\w, ]+", listed, message)
+    names = "|".join(fields)
+    return re.sub(rf"`({names})`|\b({names})(?==)", lambda found: option(found[1] or found[2]), message)
 
 
 def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:

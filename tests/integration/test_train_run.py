@@ -295,3 +295,30 @@ def test_incomplete_batches_a_superfluous_option_and_a_missing_gpu_are_mentioned
     assert "note: CUDA_VISIBLE_DEVICES is 1, but tensorflow finds no GPU: this run uses the CPU" in output
     _, output = train_run(tmp_path / "one", toy_config(batch_size=200, epochs=1, schedule=TrapezoidSchedule()))
     assert "note: the learning rate rises from 0, so the only step of this run changes no weights" in output
+    assert output.count("note:") == 2
+
+
+def test_settings_without_effect_are_noted(toy, undrawn, tmp_path):
+    config = toy_config(
+        preprocess=Preprocess(offset=0.5, contrast=1.0),
+        augment=Augment(magnitude=0.5),
+        optimizer=SGD(ema=0.999),
+        schedule=StepSchedule(boundaries=(5, 20, 3000)),
+    )
+    _, output = train_run(tmp_path / "run", config)
+    assert "note: --augment.magnitude has no effect without RandAugment: add --augment.rand-augment 2" in output
+    assert "note: --preprocess.offset has no effect, because --preprocess.contrast cancels it" in output
+    assert "note: the run ends after 20 steps: --schedule.boundaries has no effect at 20, 3,000" in output
+    assert (
+        "with --optimizer.ema 0.999, 98% of the average of the weights is still those after the first of 20" in output
+    )
+
+
+def test_settings_with_an_effect_are_not_noted(toy, undrawn, tmp_path):
+    config = toy_config(
+        preprocess=Preprocess(offset=0.5),
+        augment=Augment(magnitude=0.5, rand_augment=1),
+        optimizer=SGD(ema=0.9),
+        schedule=StepSchedule(boundaries=(5, 19)),
+    )
+    assert "note:" not in train_run(tmp_path / "run", config)[1]

@@ -26,7 +26,7 @@ from pipelines.data.own.formats import find_items
 from pipelines.data.own.item import SPLITS, Item, Split
 from pipelines.data.own.storing import SOURCE, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
-from pipelines.data.own.table_data import read_table, with_table
+from pipelines.data.own.table_data import OF_IMAGES, given, read_table, with_table
 from pipelines.data.parallel import fixed
 from pipelines.data.roots import INFO, data_name, pinned, refuse_missing, unpinned
 from pipelines.data.sources import SizesError
@@ -249,6 +249,7 @@ def _resolved(config: Config, data_dir: Path | None, console: Console) -> Config
     refuse_missing(config.data)
     if is_own(config.data):
         refuse_target(config)
+        _refuse_task(config, "classification")
         own = read(config.data, config.group, console, config.label_separator)
     else:
         try:
@@ -256,6 +257,11 @@ def _resolved(config: Config, data_dir: Path | None, console: Console) -> Config
             refuse_target(config, info.target)
             if config.label_separator is not None and not info.multi_label:
                 raise UserError(f"{config.data} has one class for each image. Leave out --label-separator.")
+            _refuse_task(config, info.task)
+            # The folder of a prepared form of your own data was prepared with these options.
+            options = given(config, (*OF_IMAGES, "group"))
+            if options and not Path(config.data).exists():
+                raise UserError(f"{config.data} is a published data set, without use for {options}. Leave that out.")
             return config
         except SizesError:
             builder = sources.open_builder(config.data, data_dir)
@@ -276,6 +282,13 @@ def refuse_target(config: Config, found: str | None = None) -> None:
     if config.target not in (None, found):
         has = f"is a table whose target is {found}" if found else "is not a table of numbers"
         raise UserError(f"{config.data} {has}. Leave out --target {config.target}.")
+
+
+def _refuse_task(config: Config, task: sources.Task) -> None:
+    """Refuses another task than that of data which are not a table of your own."""
+    if config.task != "auto" and (config.task == "regression") != (task == "regression"):
+        kind = "numbers to predict, and no classes" if task == "regression" else "classes, and no numbers to predict"
+        raise UserError(f"{config.data} has {kind}. Leave out --task {config.task}.")
 
 
 def with_prepared(config: Config, own: OwnData, console: Console) -> Config:

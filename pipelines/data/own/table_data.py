@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,18 @@ def read_table(config: Config) -> TableData:
     Raises:
         UserError: an option for images is given, or the table is refused; see `rows.read`.
     """
-    unusable = [name for name in OF_IMAGES if getattr(config, name) != Config.model_fields[name].default]
-    if unusable:
-        options = ", ".join("--" + name.replace("_", "-") for name in unusable)
+    if options := given(config, OF_IMAGES):
         raise UserError(f"{config.data} is a table of numbers, without images for {options}. Leave that out.")
     path = Path(config.data).expanduser()
     return rows.read(
         path, config.target, config.group, config.task, config.label_separator, validation=config.validation
     )
+
+
+def given(config: Config, names: Iterable[str]) -> str:
+    """Lists the options of those fields that have other values than by default; empty if none has."""
+    fields = Config.model_fields
+    return ", ".join("--" + name.replace("_", "-") for name in names if getattr(config, name) != fields[name].default)
 
 
 def prepare_table(table: TableData, console: Console) -> Path:

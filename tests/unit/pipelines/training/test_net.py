@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import sys
 
 import keras
@@ -109,6 +110,22 @@ def test_stages_of_a_dense_net_are_refused():
     model = ModelConfig(preset="mnist_dense_50", stages=(StageConfig(filters=3),))
     with pytest.raises(UserError, match="accepts the overrides"):
         net.build(toy_config(model=model), DATA, "float32")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            {"preset": "mnist_dense_50", "batch_normalization": True},
+            "'mnist_dense_50' accepts the overrides --model.width, --model.activation, --model.dropout, --model.depth, "
+            "--model.initializer, --model.transform-bias. Received: --model.batch-normalization=True",
+        ),
+        ({"preset": "mnist_dense_50_plain", "depth": 5000}, "Received: --model.depth=5000"),
+    ],
+)
+def test_refused_settings_have_the_names_of_their_options(model, message):
+    with pytest.raises(UserError, match=f"{re.escape(message)}$"):
+        net.build(toy_config(model=ModelConfig(**model)), DATA, "float32")
 
 
 OWN = """

@@ -259,6 +259,29 @@ def test_a_target_is_for_tables_of_numbers(tmp_path, console):
     assert "test rows, 6 columns; regression, because price is a number" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": (64,)}, r"mnist_5k is a published data set, without use for --image-size\. Leave that out"),
+        ({"image_fit": "pad", "group": "patient", "skip_damaged": True}, "for --image-fit, --skip-damaged, --group"),
+        ({"task": "regression"}, r"mnist_5k has classes, and no numbers to predict\. Leave out --task regression"),
+    ],
+)
+def test_options_for_data_of_your_own_are_refused_for_published_data(console, options, message):
+    with pytest.raises(UserError, match=message):
+        resolved(config("mnist_5k", **options), None, console)
+    assert resolved(config("mnist_5k", task="classification"), None, console).data == "mnist_5k"
+
+
+def test_images_are_classified(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    with pytest.raises(UserError, match=r"shapes has classes, and no numbers to predict\. Leave out --task regression"):
+        resolved(config(folder, task="regression"), None, console)
+    prepared = resolved(config(folder, task="classification", image_size=(16,)), None, console)
+    # Its folder is named in the configuration of a run, next to the options that it was prepared with.
+    assert resolved(prepared, None, console) == prepared
+
+
 def test_images_with_any_number_of_classes_are_read_back_from_memory_and_disk(tmp_path, console):
     labels = ["red|round", "", "round", "red"] * 6
     lines = [f"{number}.png,{label}" for number, label in enumerate(labels)]
