@@ -14,9 +14,6 @@ from pipelines.training.evaluation import AnyEvaluation, Evaluation, Regression
 from pipelines.training.metrics_file import Row
 from pipelines.training.probe import PROBE_FILE
 
-LAST = ("loss", "accuracy", "val_loss", "val_accuracy")
-"""Scores of the last epoch in results.csv."""
-
 
 @dataclass(frozen=True)
 class Result:
@@ -27,7 +24,8 @@ class Result:
         seed: seed of the run.
         run: run directory.
         rows: rows of metrics.csv, one per epoch.
-        evaluation: evaluation on the test split; None if the run diverged, or if the study has none.
+        evaluation: evaluation on the test split; None if the run diverged, or is not tested.
+        tested: whether the study evaluates its runs on the test split.
     """
 
     arm: str
@@ -35,6 +33,7 @@ class Result:
     run: Run
     rows: tuple[Row, ...]
     evaluation: AnyEvaluation | None
+    tested: bool = True
 
     @property
     def diverged(self) -> bool:
@@ -62,15 +61,19 @@ class Result:
     def row(self, folder: Path) -> dict[str, str]:
         """The run's row of results.csv, with its path relative to the study's folder."""
         record, config, measured = self.run.record, self.run.config, self.evaluation
-        return {
-            "arm": self.arm,
-            "seed": str(self.seed),
-            "state": record.state,
+        test = {
             "test_accuracy": "" if self.accuracy is None else f"{self.accuracy:.6g}",
             "test_r2": "" if self.r2 is None else f"{self.r2:.6g}",
             "test_loss": "" if measured is None else f"{measured.loss:.6g}",
             "test_examples": "" if measured is None else str(measured.count),
-            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in LAST},
+        }
+        last = ("loss", "accuracy", *(() if self.tested else ("val_loss", "val_accuracy")))
+        return {
+            "arm": self.arm,
+            "seed": str(self.seed),
+            "state": record.state,
+            **(test if self.tested else {}),
+            **{name: f"{record.metrics[name]:.6g}" if name in record.metrics else "" for name in last},
             "epochs": str(config.epochs),
             "steps": str(record.step),
             "examples": str(record.data.counts["train"]),
@@ -216,4 +219,4 @@ def read(runs: Sequence[tuple[str, int, Path]], *, tested: bool = True) -> Resul
 def _read(arm: str, seed: int, path: Path, tested: bool) -> Result:
     run = open_run(path)
     measured = evaluation.of_run(run) if tested else None
-    return Result(arm, seed, run, tuple(metrics_file.read(path / "metrics.csv")), measured)
+    return Result(arm, seed, run, tuple(metrics_file.read(path / "metrics.csv")), measured, tested)
