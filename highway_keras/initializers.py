@@ -1,10 +1,18 @@
-"""Initializers of the published nets, for the kernels of H and the transform gate.
+"""Initializers of the published nets, for the kernels of H and the transform gate, and whitening of the first kernel.
 
 Every call returns a new initializer, because one instance shared by two weights gives both the same values. The dense
 nets of the paper use "normalized initialization", which is Keras's "glorot_uniform".
 """
 
+import math
+
 import keras
+import numpy as np
+
+# Patches that a covariance is estimated from, about; more of them change it little.
+PATCHES = 2**20
+# Images whose patches are in memory at the same time.
+CHUNK = 64
 
 
 def caffe_xavier() -> keras.initializers.Initializer:
@@ -54,3 +62,68 @@ def fan_in_uniform() -> keras.initializers.Initializer:
         keras.layers.Dense(50, kernel_initializer=fan_in_uniform())
     """
     return keras.initializers.VarianceScaling(scale=1 / 3, mode="fan_in", distribution="uniform")
+
+
+def patch_whitening(images: np.ndarray, kernel: np.ndarray, epsilon: float = 5e-4) -> np.ndarray:
+    """Returns a kernel with which the first convolution of a net whitens its images.
+
+    A filter is an eigenvector of the covariance of image patches, divided by the root of its eigenvalue, so that its
+    outputs have variance 1. It is followed by its negative, because a ReLU would drop half of what it responds to.
+    Filters come in the order of their eigenvalues, the largest first.
+
+    Args:
+        images: images as the net receives them, float [n, height, width, channels]. At most about a million patches,
+            evenly spaced, are used.
+        kernel: initial kernel of the convolution, float [height, width, channels, filters]. With more filters than
+            eigenvectors and their negatives, its last ones stay as they are.
+        epsilon: added to each eigenvalue, as a share of their mean, so that the faintest patterns, mostly noise, are
+            not amplified without limit.
+
+    Returns:
+        The kernel, float32, of the same shape.
+
+    Raises:
+        ValueError: if the shapes do not fit, or all patches are equal.
+
+    Example:
+        convolution = model.get_layer("entry_1")
+        kernel = patch_whitening(images[:1000], convolution.kernel.numpy())
+        convolution.kernel.assign(kernel)
+
+    Reference:
+        Jordan 2024, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", arXiv 2404.00498; Page 2019, "How to Train Your
+        ResNet 8: Bag of Tricks".
+    """
+    images, kernel = np.asarray(images), np.array(kernel, "float32")
+    height, width, channels, filters = kernel.shape
+    fits = images.ndim == 4 and images.shape[1] >= height and images.shape[2] >= width and images.shape[3] == channels
+    if not (fits and len(images)):
+        raise ValueError(
+            f"images must be [n, height, width, {channels}], and at least as large as the kernel. "
+            f"Received: images.shape={images.shape}, kernel.shape={kernel.shape}"
+        )
+    values, vectors = np.linalg.eigh(_patch_covariance(images, (height, width)))
+    # Rounding may make the smallest ones negative.
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    # Patches that are equal differ by rounding at most.
+    if values[0] <= 1e-9 * float(np.abs(images).max()) ** 2:
+        raise ValueError("the images must differ from place to place. Received: equal patches")
+    # The sign of an eigenvector is arbitrary.
+    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
+    scaled = vectors / np.sqrt(values + epsilon * values.mean())
+    both = np.stack([scaled, -scaled], axis=-1).reshape(len(values), -1)[:, :filters]
+    kernel[..., : both.shape[1]] = both.reshape(height, width, channels, -1)
+    return kernel
+
+
+def _patch_covariance(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Returns the covariance of patches, flattened in the order of a kernel's axes, float64 [pixels, pixels]."""
+    every = max(1, math.ceil(math.sqrt(images[..., 0].size / PATCHES)))
+    length = size[0] * size[1] * images.shape[3]
+    count, total, products = 0, np.zeros(length), np.zeros((length, length))
+    for start in range(0, len(images), CHUNK):
+        windows = np.lib.stride_tricks.sliding_window_view(images[start : start + CHUNK], size, axis=(1, 2))
+        patches = np.moveaxis(windows[:, ::every, ::every], 3, -1).reshape(-1, length).astype("float64")
+        count, total, products = count + len(patches), total + patches.sum(axis=0), products + patches.T @ patches
+    mean = total / count
+    return products / count - np.outer(mean, mean)

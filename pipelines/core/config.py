@@ -71,6 +71,9 @@ class ModelConfig(Frozen):
     layer of a dense net; None keeps the preset's."""
     batch_normalization: bool | None = None
     """Batch normalization of a convolutional net, of H in each block and of the entries; None keeps the preset's."""
+    whitened: bool = Field(False, exclude_if=lambda whitened: not whitened)
+    """Start the first convolution as a whitening of patches of the training images, in place of random values; it is
+    trained like any other."""
 
 
 class Subset(Frozen):
@@ -177,6 +180,11 @@ class Config(Frozen):
     subset: Subset = Subset()
     preprocess: Preprocess = Preprocess()
     augment: Augment = Augment()
+    small_side: NonNegative = 0
+    """Shorter side, in pixels, to which images are shrunk in the first epochs, whose steps then take less time; for
+    nets that average over all positions before their last layers. 0 trains at full size from the start."""
+    small_share: Rate = 0.5
+    """Share of the epochs that train on these smaller images, rounded down to whole epochs."""
     optimizer: Optimizer = SGD()
     schedule: Schedule = ConstantSchedule()
     epochs: Count = 1
@@ -214,10 +222,35 @@ class Config(Frozen):
             raise ValueError("classes are balanced by class_weights or by sampling. Received: both")
         return self
 
+    @model_validator(mode="after")
+    def _weights_start_once(self) -> Self:
+        if self.start_from and self.model.whitened:
+            raise ValueError(
+                "the first convolution starts from a trained net (--from) or as a whitening (--model.whitened), not "
+                f"both. Received: from={self.start_from}, model.whitened={self.model.whitened}"
+            )
+        return self
+
     @property
     def height_and_width(self) -> tuple[int, int]:
         """Height and width of the user's own images."""
         return self.image_size[0], self.image_size[-1]
+
+    @property
+    def small_epochs(self) -> int:
+        """Number of epochs, the first ones, that train on smaller images."""
+        # Rounding must not turn a share of 0.29 of 100 epochs into 28.
+        return int(self.small_share * self.epochs + 1e-9) if self.small_side else 0
+
+    def small_size(self, height: int, width: int) -> tuple[int, int]:
+        """Returns height and width of the smaller images.
+
+        Args:
+            height: height of the images.
+            width: their width.
+        """
+        shorter = min(height, width)
+        return round(height * self.small_side / shorter), round(width * self.small_side / shorter)
 
     @model_validator(mode="after")
     def _draws_by_seed_are_of_all(self) -> Self:

@@ -40,6 +40,7 @@ def training(
     classes: int,
     class_weights: np.ndarray | None = None,
     sampling: Literal["all", "balanced"] = "all",
+    size: tuple[int, int] | None = None,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Returns the batches of a training run. Each depends only on the seed and the step.
@@ -56,6 +57,8 @@ def training(
         class_weights: weight of each class, float [classes]; the weight of a mixed image is mixed like its label. None
             leaves all examples equal.
         sampling: "all" shows every example once per epoch, "balanced" each class equally often.
+        size: height and width to which images are shrunk after augmentation, whose settings in pixels are those of the
+            full size; None leaves them as they are.
         shard: (index, count) of this host; it receives one of `count` equal slices of each batch.
 
     Returns:
@@ -87,6 +90,8 @@ def training(
         x, y = apply(fitted, images), _targets(fitted, labels, classes)
         if augment != Augment():
             x, y = augmented(x, y, augment, drawn_by, count=batch_size, part=slice(start, stop))
+        if size is not None:
+            x = tf.image.resize(x, size, antialias=True)
         return (x, y) if class_weights is None else (x, y, tf.linalg.matvec(y, tf.constant(class_weights, y.dtype)))
 
     if isinstance(examples, Stream):
@@ -113,6 +118,7 @@ def of_config(
     classes: int,
     steps: int,
     first_step: int = 0,
+    size: tuple[int, int] | None = None,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Returns the batches with which a configuration is trained; see `training`.
@@ -124,6 +130,7 @@ def of_config(
         classes: length of the one-hot labels; 0 for the targets of a regression, which are standardized for a table.
         steps: the step to stop before.
         first_step: the step to start at.
+        size: height and width to which images are shrunk; None leaves them as they are.
         shard: (index, count) of this host.
     """
     return training(
@@ -137,6 +144,7 @@ def of_config(
         classes=classes,
         sampling=config.sampling,
         class_weights=balanced(examples.labels, classes) if config.class_weights == "balanced" else None,
+        size=size,
         shard=shard,
     )
 

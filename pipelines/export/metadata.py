@@ -93,7 +93,7 @@ def describe(
         preprocess=config.preprocess.model_dump(),
         model=NetRecord(
             preset=config.model.preset,
-            overrides=config.model.model_dump(exclude={"preset"}, exclude_none=True),
+            overrides=config.model.model_dump(exclude={"preset", "whitened"}, exclude_none=True),
             parameters=run.record.parameters,
             weights=weights,
         ),

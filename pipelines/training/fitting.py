@@ -171,8 +171,15 @@ def _fit(training: Training) -> None:
             *options.callbacks,
         ]
 
-        def train(epochs: int, *more: keras.callbacks.Callback) -> None:
+        small, shape = config.small_epochs, run.record.data.shape
+        # The images of a `fit` have one size, and its epochs one length, so the rest of an epoch needs its own.
+        for epochs in sorted({small, config.epochs, -(-progress.step // steps_per_epoch)}):
+            if epochs * steps_per_epoch <= progress.step or is_over(run, progress):
+                continue
             epoch, done = divmod(progress.step, steps_per_epoch)
+            if small and epoch == small:
+                # TensorFlow would replace a program for images of another size by one for images of any size.
+                model.make_train_function(force=True)
             rest = batches.of_config(
                 config,
                 examples,
@@ -180,29 +187,21 @@ def _fit(training: Training) -> None:
                 classes=classes,
                 steps=epochs * steps_per_epoch,
                 first_step=progress.step,
+                size=config.small_size(*shape[:2]) if epoch < small else None,
                 shard=options.exchange.hosts.shard if options.exchange else (0, 1),
             )
+            kept = _Kept()
             model.fit(
                 rest,
                 validation_data=validation,
                 initial_epoch=epoch,
                 epochs=epochs,
                 steps_per_epoch=steps_per_epoch - done,
-                callbacks=[*callbacks, *more],
+                callbacks=callbacks if epochs == config.epochs else [*callbacks, kept],
                 shuffle=False,
                 verbose=0,
             )
-
-        if progress.step % steps_per_epoch:
-            # The rest of an epoch needs its own call, as all epochs of a `fit` have the same length. Any call to `fit`
-            # ends by replacing the weights with their average, which the copy undoes.
-            values: list[np.ndarray] = []
-            copy = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: values.extend(_values(model)))
-            train(progress.step // steps_per_epoch + 1, copy)
-            for variable, value in zip(model.trainable_variables, values, strict=True):
-                variable.assign(value)
-        if not is_over(run, progress):
-            train(config.epochs)
+            kept.restore(model)
     epochs = progress.step // steps_per_epoch
     if epochs < config.epochs:
         say(
@@ -231,8 +230,22 @@ def _measuring(training: Training, examples: Examples | Stream) -> list[keras.ca
     return [ProbeCallback(run.path / PROBE_FILE, training.net, progress, probe), gates]
 
 
-def _values(model: keras.Model) -> list[np.ndarray]:
-    return [np.array(variable.numpy()) for variable in model.trainable_variables]
+class _Kept(keras.callbacks.Callback):
+    """Keeps the weights at the end of an epoch, because any call to `fit` ends by replacing them with their average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[np.ndarray] = []
+
+    def on_epoch_end(self, _epoch: int, _logs: object = None) -> None:
+        """Keras's hook."""
+        self.values = [np.array(variable.numpy()) for variable in self.model.trainable_variables]
+
+    def restore(self, model: keras.Model) -> None:
+        """Restores them, if any were kept."""
+        if self.values:
+            for variable, value in zip(model.trainable_variables, self.values, strict=True):
+                variable.assign(value)
 
 
 def _initial_gates(gates: AveragedGates, model: keras.Model) -> dict[str, float]:

@@ -38,6 +38,7 @@ from pipelines.training.rebuild import (
     say_other_devices,
 )
 from pipelines.training.save_run import record
+from pipelines.training.whitening import whiten
 
 __all__ = ["Options", "follow", "resume", "start"]
 
@@ -64,6 +65,8 @@ def start(config: Config, path: Path, options: Options) -> Run:
     ready = assemble(config, options.data_dir, options.devices)
     examples = _training_examples(config, options.data_dir)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
+    if config.model.whitened:
+        whiten(ready.net, examples, fitted)
     created = Record(
         created=environment.now(),
         command=environment.command(),
@@ -121,19 +124,20 @@ def resume(path: Path, options: Options) -> Run:
         # Its owner so far may have finished it meanwhile.
         run = open_run(path)
         refuse_resuming(run)
-        state = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run))
-        if state is None:
-            state = TrainingState()
-            if config.start_from:
-                saved = path / INITIAL
-                # A run that was killed while it was created has not saved its net yet.
-                fine_tuning.assign(net, saved if saved.exists() else location(config.start_from))
+        loaded = checkpoint.load(path / CHECKPOINTS, model, checkpoint.origin(run))
+        state = loaded or TrainingState()
+        if loaded is None and config.start_from:
+            saved = path / INITIAL
+            # A run that was killed while it was created has not saved its net yet.
+            fine_tuning.assign(net, saved if saved.exists() else location(config.start_from))
         step = state.progress.step
         # The run may come from another machine with another number of steps per execution.
         model.steps_per_execution = math.gcd(model.steps_per_execution, step)
         for folder in (path, path / CHECKPOINTS):
             remove_leftovers(folder)
         fitted = _fitted(run, examples)
+        if loaded is None and config.model.whitened:
+            whiten(net, examples, fitted)
         metrics_file.truncate(path / "metrics.csv", step // steps_per_epoch)
         for rows in (PROBE_FILE, STEPS_FILE):
             cut(path / rows, step)
@@ -241,6 +245,14 @@ def _announce(run: Run, console: Console) -> None:
         f"{data.name}, {counted(epochs, 'epoch')} of {counted(record.steps_per_epoch, 'step')}{further}\n"
         f"precision {record.precision.policy} ({record.precision.reason}), run directory {run.path}",
     )
+    if small := run.config.small_epochs:
+        size = " x ".join(map(str, run.config.small_size(*data.shape[:2])))
+        say(console, f"images of {size} pixels in the first {counted(small, 'epoch')}, then of full size")
+    elif run.config.small_side:
+        of = f"{run.config.small_share:g} of {counted(epochs, 'epoch')}"
+        say(console, f"note: --small-side has no effect: --small-share {of} is less than one")
+    elif run.config.small_share != Config.model_fields["small_share"].default:
+        say(console, "note: --small-share has no effect without --small-side")
     if run.config.validation not in (0, held_out := data.counts["validation"]):
         asked = f"not the {run.config.validation:,} of --validation"
         say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")

@@ -13,7 +13,7 @@ from pipelines.core.config import Augment, Config, ModelConfig
 from pipelines.core.errors import UserError
 from pipelines.data.sources import DataInfo, Task
 from pipelines.training import devices as placement
-from pipelines.training import memory, optimizers, schedules
+from pipelines.training import memory, optimizers, schedules, whitening
 from pipelines.training.data_parallel import DataParallelModel
 from pipelines.training.divided_dropout import divided
 from pipelines.training.initialization import fast_initializers
@@ -43,7 +43,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
     """
     _refuse_unusable(config, data)
     outputs = len(data.labels) or 1
-    settings = config.model.model_dump(exclude={"preset", "stages"}, exclude_none=True)
+    settings = config.model.model_dump(exclude={"preset", "stages", "whitened"}, exclude_none=True)
     if config.model.stages:
         settings["stages"] = tuple(Stage(**stage.model_dump()) for stage in config.model.stages)
     preset = config.model.preset
@@ -66,6 +66,10 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
         ) from error
 
     _check_own(net, preset, data.inputs, outputs)
+    if config.model.whitened:
+        whitening.first_convolution(net)
+    if config.small_side:
+        _check_small(net, config)
     _freeze(net, config.freeze)
     return net
 
@@ -108,10 +112,40 @@ def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> N
         )
 
 
+def _check_small(net: keras.Model, config: Config) -> None:
+    """Refuses a smaller size of images that is none, or that the net cannot be trained with."""
+    height, width = net.input_shape[1:3]
+    if config.small_side >= min(height, width):
+        raise UserError(
+            f"--small-side {config.small_side} is not smaller than the images, of {height} x {width} pixels. Choose a "
+            "smaller number, or 0 to train at full size from the start."
+        )
+    small = config.small_size(height, width)
+    try:
+        for size in (small, (None, None)):
+            _resized(net, size)
+    except Exception as error:
+        # Layers of all kinds, those of the user's own included, refuse a shape in ways of their own.
+        raise UserError(
+            f"--small-side {config.small_side} needs a net for images of any size, with global average pooling before "
+            f"its last layers. {net.name} cannot take images of {small[0]} x {small[1]} pixels "
+            f"({str(error).strip().partition(chr(10))[0].rstrip('.')}). Leave it out, or choose another net."
+        ) from error
+
+
+def _resized(net: keras.Model, size: tuple[int | None, int | None]) -> keras.Model:
+    """Returns a net of the same layers, with the same weights and seeds, for images of another size; None for any."""
+    image = keras.Input((*size, net.input_shape[-1]), name=net.inputs[0].name, dtype="float32")
+    # A sequential net is cloned in another way.
+    functional = keras.Model(net.input, net.output, name=net.name)
+    return keras.models.clone_model(functional, input_tensors=image, clone_function=lambda layer: layer)
+
+
 def _refuse_unusable(config: Config, data: DataInfo) -> None:
     of_images = {
         "--preprocess.contrast": config.preprocess.contrast,
         **{f"--augment.{name}": value != getattr(Augment(), name) for name, value in config.augment},
+        "--small-side": config.small_side,
     }
     settings = {
         **(of_images if len(data.shape) == 1 else {}),
@@ -154,6 +188,8 @@ def compiled(
 ) -> keras.Model:
     """Compiles a model that shares the weights of a net, with loss, metric and a built optimizer.
 
+    If the net trains on smaller images at first, the model takes images of any size.
+
     Args:
         net: the result of `build`.
         config: optimizer, schedule, loss.
@@ -181,7 +217,7 @@ def compiled(
     stack = next((layer for layer in net.layers if isinstance(layer, HighwayStack)), None)
     on_jax = keras.backend.backend() == "jax"
     with policy(precision):
-        model = _model(net, config, stack, accelerated, devices)
+        model = _model(_resized(net, (None, None)) if config.small_side else net, config, stack, accelerated, devices)
         mirrored = not on_jax and placement.used(model) > 1
         model.compile(
             optimizer=optimizer,

@@ -18,6 +18,7 @@ from pipelines.data import batches, sources
 from pipelines.data.own import prepare as own
 from pipelines.training.assembly import assemble
 from pipelines.training.net import compiled
+from pipelines.training.whitening import whiten
 
 # Learning rates of the first and the last step.
 LOWEST, HIGHEST = 1e-6, 10.0
@@ -73,6 +74,8 @@ def sweep(config: Config, data_dir: Path | None, console: Console, steps: int | 
     task = ready.data.task
     model = compiled(ready.net, config, ready.precision.policy, steps, accelerated, task=task, rate=rising)
     fitted = batches.fit_preprocess(config, examples, ready.data.columns)
+    if config.model.whitened:
+        whiten(ready.net, examples, fitted)
     dataset = batches.of_config(config, examples, fitted, classes=len(ready.data.labels), steps=steps)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeftColumn()
     with Progress(*columns, console=console, transient=True) as progress:

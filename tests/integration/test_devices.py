@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import ModelConfig
+from pipelines.core.config import ModelConfig, StageConfig
 from pipelines.core.errors import UserError
 from pipelines.training import figures, metrics_file
 from pipelines.training.train import resume, train
@@ -28,6 +28,13 @@ CONFIGS = {
     "tensorflow": toy_config(model=CONVOLUTIONS, freeze=2),
     "jax": toy_config(model=ModelConfig(preset="mnist_conv_16", width=4, dropout=0.2, batch_normalization=True)),
 }
+# Whitened, and with smaller images in the first of two epochs.
+GROWING = toy_config(
+    model=CONVOLUTIONS.model_copy(
+        update={"stages": (*CONVOLUTIONS.stages, StageConfig(filters=4, pool="average")), "whitened": True}
+    ),
+    small_side=6,
+)
 
 
 def make(folder):
@@ -45,6 +52,8 @@ def make(folder):
         train(config, folder / "one", console=console)
         with copied(folder / "two", folder, [(14, False)]):
             train(config, folder / "two", interval=1, devices=2, console=console)
+        for devices in (1, 2):
+            train(GROWING, folder / f"growing-{devices}", devices=devices, console=console)
         shutil.copytree(at(folder, 14), folder / "less")
         resume(at(folder, 14), interval=1, console=console)
         resume(folder / "less", devices=1, console=console)
@@ -88,9 +97,10 @@ def state(run):
         return {name: arrays[name] for name in arrays.files if name != "head"}
 
 
-def test_the_numbers_are_those_of_one_device(made):
+@pytest.mark.parametrize("names", [("one", "two"), ("growing-1", "growing-2")], ids=["plain", "growing"])
+def test_the_numbers_are_those_of_one_device(made, names):
     folder, _ = made
-    one, two = folder / "one", folder / "two"
+    one, two = (folder / name for name in names)
     for left, right in zip(*(metrics_file.read(run / "metrics.csv") for run in (one, two)), strict=True):
         assert left.keys() == right.keys()
         for name in left.keys() - {"seconds"}:

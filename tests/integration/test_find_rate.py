@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
+from pipelines.core.config import StageConfig
 from pipelines.core.optimizers import Adam
 from pipelines.training import rate_finder
 from pipelines.training.rate_finder import HIGHEST, LOWEST, RateSweep, sweep
 from pipelines.verbs import train
 from pipelines.verbs.cli import main
-from tests.toy_data import ToyData, toy_config
+from tests.toy_data import CONVOLUTIONS, ToyData, toy_config
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,15 @@ def test_the_loss_starts_at_that_of_guessing_and_falls():
     assert found.losses[0] == pytest.approx(np.log(4), abs=0.5)
     assert found.losses.min() < 0.9 * found.losses[0]
     assert LOWEST < found.suggested <= HIGHEST / 10
+
+
+def test_a_sweep_starts_from_a_whitened_kernel_and_takes_full_images(monkeypatch):
+    whitened = []
+    monkeypatch.setattr(rate_finder, "whiten", lambda net, *_: whitened.append(net.input_shape))
+    stages = (*CONVOLUTIONS.stages, StageConfig(filters=3, pool="average"))
+    model = CONVOLUTIONS.model_copy(update={"stages": stages, "whitened": True})
+    assert len(sweep(toy_config(model=model, small_side=20), None, Console(file=io.StringIO()), steps=3).rates) == 3
+    assert whitened == [(None, 28, 28, 1)]
 
 
 @pytest.mark.parametrize("last", [50.0, math.nan])

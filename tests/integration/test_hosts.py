@@ -33,6 +33,12 @@ CONVOLUTIONS = [
     *("--model.dropout", "0.2", "--augment.mixup", "0.2", "--optimizer.learning-rate", "0.01", "--batch-size", "40"),
     *("--epochs", "2", "--precision", "float32", "--checkpoint-steps", "1"),
 ]
+# A whitened kernel, and smaller images in the first epoch.
+GROWING = [
+    *("cifar10_modern", "--data", "mnist_5k", "--subset.train", "200", "--model.width", "8", "--model.whitened"),
+    *("--small-side", "20", "--optimizer.learning-rate", "0.01", "--batch-size", "40", "--epochs", "2"),
+    *("--precision", "float32", "--checkpoint-steps", "1"),
+]
 
 
 # `highway`, but it does not wait for other processes for long.
@@ -221,6 +227,13 @@ def test_two_processes_with_two_devices_each_train_a_convolutional_net_as_one_do
     assert [one.model_dump() for one in runs.open_run(run).record.starts] == [
         {"step": COPIED, "devices": 4, "processes": 2}
     ]
+
+
+def test_two_processes_train_on_the_same_smaller_images(start, start_pair, tmp_path):
+    alone, pair = tmp_path / "alone", tmp_path / "pair"
+    for process in (*start_pair([*GROWING, "--run", pair], GROWING), start([*GROWING, "--run", alone])):
+        ended(process)
+    assert_equal_but_for_rounding(alone, pair, rows={"rel": 2e-3, "abs": 1e-4}, arrays={"rtol": 1e-2, "atol": 1e-3})
 
 
 def test_a_process_with_another_configuration_ends_all_before_anything_is_written(start_pair, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.core import run as runs
-from pipelines.core.config import Augment, ModelConfig, Preprocess
+from pipelines.core.config import Augment, ModelConfig, Preprocess, StageConfig
 from pipelines.core.errors import StoppedError, UserError
 from pipelines.core.optimizers import SGD, AdamW, CosineSchedule, Lion, Muon, StepSchedule, TrapezoidSchedule
 from pipelines.training import checkpoint, figures, metrics_file
@@ -36,6 +36,21 @@ CONVOLUTIONS = toy_config(
     optimizer=SGD(learning_rate=0.05, bias_multiplier=2.0, ema=0.9),
     schedule=CosineSchedule(warmup_steps=5),
     epochs=2,
+)
+# A whitened kernel, and two of three epochs on smaller images.
+PROGRESSIVE = toy_config(
+    model=ModelConfig(
+        preset="mnist_conv_16",
+        stages=(StageConfig(filters=4, blocks=(3,), pool=(2, 2), dropout=0.3), StageConfig(filters=4, pool="average")),
+        batch_normalization=True,
+        whitened=True,
+    ),
+    augment=Augment(pad=2, cutout=4),
+    small_side=20,
+    small_share=0.7,
+    optimizer=SGD(learning_rate=0.05, ema=0.9),
+    steps_per_execution=2,
+    epochs=3,
 )
 OTHERS = {
     # Batches and depth for which JAX uses several devices.
@@ -71,7 +86,7 @@ OTHERS = {
     # The first four layers are frozen.
     "convolutions": (CONVOLUTIONS.model_copy(update={"freeze": 4}).model_dump(), 1, 13),
 }
-MOMENTS = ((1, True), (4, False), (14, False), (20, True), (20, False), (30, False))
+MOMENTS = ((1, True), (2, True), (4, False), (14, False), (20, True), (20, False), (24, False), (30, False))
 DRAW = figures.draw_training
 
 
@@ -147,6 +162,24 @@ def test_runs_of_other_configurations_end_as_if_uninterrupted(interrupted, name)
     whole, path = interrupted(step, config=config, interval=interval, name=name)
     resume_run(path, interval)
     assert differences(whole, path) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "before"),
+    [
+        pytest.param(2, True, marks=pytest.mark.slow),  # the kernel is whitened again
+        (14, False),  # the rest of the last epoch on smaller images is a program of its own
+        pytest.param(20, True, marks=pytest.mark.slow),
+        pytest.param(20, False, marks=pytest.mark.slow),
+        pytest.param(24, False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_whose_images_grow_ends_as_if_uninterrupted(interrupted, step, before):
+    whole, path = interrupted(step, before, PROGRESSIVE, name="progressive")
+    assert "images of 20 x 20 pixels in the first 2 epochs, then of full size" in resume_run(path)
+    assert differences(whole, path) == []
+    assert weights(whole / "model.keras")[0].shape == (3, 3, 1, 4)
+    assert runs.load_file(whole / "model.keras").input_shape == (None, 28, 28, 1)
 
 
 def test_long_epochs_have_rows_for_their_steps(interrupted):

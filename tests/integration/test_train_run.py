@@ -12,7 +12,7 @@ from rich.console import Console
 from highway_keras import mean_gates
 from pipelines.core import environment
 from pipelines.core import run as runs
-from pipelines.core.config import Augment, ModelConfig, Preprocess
+from pipelines.core.config import Augment, ModelConfig, Preprocess, StageConfig
 from pipelines.core.errors import UserError
 from pipelines.core.optimizers import SGD, CosineSchedule, StepSchedule, TrapezoidSchedule
 from pipelines.data import preprocess
@@ -322,3 +322,16 @@ def test_settings_with_an_effect_are_not_noted(toy, undrawn, tmp_path):
         schedule=StepSchedule(boundaries=(5, 19)),
     )
     assert "note:" not in train_run(tmp_path / "run", config)[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"small_side": 5}, "--small-side has no effect: --small-share 0.5 of 1 epoch is less than one"),
+        ({"small_share": 0.3}, "--small-share has no effect without --small-side"),
+    ],
+)
+def test_a_smaller_size_without_an_epoch_is_mentioned(toy, undrawn, tmp_path, changes, note):
+    stages = (StageConfig(filters=3, pool="average"),)
+    config = toy_config(model=ModelConfig(preset="mnist_conv_16", stages=stages), epochs=1, batch_size=200, **changes)
+    assert f"note: {note}\n" in train_run(tmp_path / "run", config)[1]

@@ -49,6 +49,7 @@ models = st.builds(
     match=maybe(st.sampled_from(["width", "parameters"])),
     initializer=maybe(st.sampled_from(["glorot_uniform", "fan_in_uniform"])),
     batch_normalization=maybe(st.booleans()),
+    whitened=st.booleans(),
     stages=maybe(st.lists(stages, min_size=1, max_size=2).map(tuple)),
     hidden=maybe(counts),
 )
@@ -108,6 +109,8 @@ configs = st.builds(
     label_separator=maybe(st.text(min_size=1, max_size=3)),
     preprocess=preprocesses,
     augment=augments,
+    small_side=st.integers(0, 10**9),
+    small_share=rates,
     optimizer=optimizers,
     schedule=schedules,
     epochs=counts,

@@ -76,6 +76,29 @@ def test_nothing_is_held_out_of_a_seeded_draw():
         Config(recipe="x", model=ModelConfig(preset="x"), data="mnist", validation=100, subset=Subset(seed=0))
 
 
+def test_a_trained_net_is_not_whitened():
+    with pytest.raises(ValidationError, match=r"starts from a trained net \(--from\) or as a whitening .*not both"):
+        toy_config(start_from="runs/demo", model=ModelConfig(preset="x", whitened=True))
+
+
+def test_a_net_that_is_not_whitened_is_stored_as_by_earlier_versions(small):
+    assert "whitened" not in small.model.model_dump()
+    whitened = toy_config(model=ModelConfig(preset="x", whitened=True))
+    assert Config.model_validate_json(whitened.model_dump_json()) == whitened
+
+
+@pytest.mark.parametrize(
+    ("side", "share", "epochs", "small"), [(0, 0.5, 10, 0), (8, 0.5, 1, 0), (8, 0.5, 3, 1), (8, 0.29, 100, 29)]
+)
+def test_the_first_epochs_are_those_of_smaller_images(side, share, epochs, small):
+    assert toy_config(small_side=side, small_share=share, epochs=epochs).small_epochs == small
+
+
+def test_smaller_images_keep_their_shape():
+    config = toy_config(small_side=24)
+    assert [config.small_size(*size) for size in ((32, 32), (48, 32), (32, 60))] == [(24, 24), (36, 24), (24, 45)]
+
+
 @given(configs, st.integers(0, 100))
 def test_another_seed_draws_another_subset_if_draws_are_seeded(config, seed):
     other = config.seeded(seed)

@@ -140,6 +140,20 @@ def test_the_number_of_batches_is_known_and_shapes_are_static():
     assert int(evaluation(random(50), PLAIN, batch_size=8, classes=CLASSES).cardinality()) == 7
 
 
+@pytest.mark.parametrize("augment", [ALL, RANDOM])
+def test_smaller_images_are_the_augmented_ones_shrunk(augment):
+    examples, chosen = random(50), {"augment": augment, "first_step": 3}
+    whole = batches(examples, **chosen)
+    small = batches(examples, size=(4, 3), **chosen)
+    assert all(x.shape == (8, 4, 3, 3) for x, _ in small)
+    for (x, y), (full, targets) in zip(small, whole, strict=True):
+        np.testing.assert_array_equal(y, targets)
+        np.testing.assert_array_equal(x, tf.image.resize(full, (4, 3), antialias=True))
+    same(batches(examples, size=(4, 3), augment=augment, first_step=11), small[8:])
+    shards = [batches(examples, size=(4, 3), shard=(host, 2), **chosen) for host in range(2)]
+    same([tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*shards, strict=True)], small)
+
+
 @pytest.mark.parametrize("count", [1, 8, 21])
 def test_evaluation_takes_every_example_in_order(count):
     examples = random(count)

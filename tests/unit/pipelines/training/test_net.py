@@ -88,6 +88,41 @@ def test_augmentation_that_leaves_or_changes_nothing_is_refused(changes, message
         net.build(toy_config(**changes), DATA, "float32")
 
 
+AVERAGED = CONVOLUTIONS.model_copy(
+    update={"stages": (*CONVOLUTIONS.stages, StageConfig(filters=3, pool="average", dropout=0.2))}
+)
+
+
+@pytest.mark.parametrize("twin", ["", "_plain", "_residual"])
+def test_a_net_that_starts_on_smaller_images_is_one_net_for_all_sizes(twin):
+    config = toy_config(model=AVERAGED.model_copy(update={"preset": "mnist_conv_16" + twin}), small_side=5)
+    built = net.build(config, DATA, "float32")
+    model = net.compiled(built, config, "float32", 10, False)
+    assert (built.input_shape, model.input_shape) == ((None, 8, 8, 1), (None, None, None, 1))
+    assert len(model.variables) == len(built.variables)
+    assert all(one is other for one, other in zip(model.variables, built.variables, strict=True))
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 1)).astype("float32")
+    np.testing.assert_array_equal(model.predict(images, verbose=0), built.predict(images, verbose=0))
+    assert model.predict(images[:, :5, :5], verbose=0).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": AVERAGED, "small_side": 8}, "--small-side 8 is not smaller than the images, of 8 x 8 pixels"),
+        (
+            {"model": CONVOLUTIONS, "small_side": 5},
+            r"--small-side 5 needs a net .* global average pooling .*mnist_conv_16 cannot take images of 5 x 5 pixels",
+        ),
+        ({"small_side": 5}, "mnist_dense_50 cannot take images of 5 x 5 pixels"),
+        ({"model": ModelConfig(preset="mnist_dense_50", whitened=True)}, "first layer.* is flatten, a Flatten"),
+    ],
+)
+def test_nets_that_need_other_images_or_layers_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        net.build(toy_config(**changes), DATA, "float32")
+
+
 def test_stages_are_fields():
     stages = (StageConfig(filters=3, blocks=(3, 1), pool=(2, 2)), StageConfig(filters=5, entry=1, pool="average"))
     built = net.build(toy_config(model=ModelConfig(preset="mnist_conv_16", stages=stages, hidden=7)), DATA, "float32")
