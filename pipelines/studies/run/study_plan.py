@@ -24,7 +24,10 @@ Schedule = Literal["full", "short"]
 
 
 class StudyPlan(Frozen):
-    """The part of a study that all runs in one folder share. Seeds are not in it: more of them only add runs."""
+    """The part of a study that all runs in one folder share. Seeds are not in it: more of them only add runs.
+
+    Nor are arms that the study has gained since.
+    """
 
     study: str
     """Name of the study."""
@@ -68,10 +71,10 @@ def _difference(old: StudyPlan, new: StudyPlan) -> str:
         before, now = getattr(old, name), getattr(new, name)
         if before != now:
             return f"its {name} was {before} and is {now}"
-    for arm in {**old.arms, **new.arms}:
-        if arm not in old.arms or arm not in new.arms:
+    for arm, config in old.arms.items():
+        if arm not in new.arms:
             return f"only one of them has the arm {arm}"
-        for name, before, now in changes(old.arms[arm], new.arms[arm]):
+        for name, before, now in changes(config, new.arms[arm]):
             return f"{name} of {arm} was {before} and is {now}"
     return ""
 

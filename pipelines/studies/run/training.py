@@ -14,6 +14,7 @@ from pipelines.core.console import counted, say
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush
+from pipelines.core.plan_file import changes
 from pipelines.core.run import MEASURED, Run, Weights, open_run
 from pipelines.studies.framework.study import Study
 from pipelines.studies.run.budget import Scope
@@ -77,6 +78,8 @@ def train_runs(
         for name in scope.arms:
             task = task_of(study, scope, folder, name, seed, data_dir=data_dir)
             path, seeded = task.folder, task.config
+            if path.exists():
+                _refuse_other(path, seeded)
             # A run that was trained without the study's probe cannot be probed afterwards.
             if not path.exists() and not study.probe and (other := find(seeded, study.weights, backend, folder)):
                 copy(other, path)
@@ -88,6 +91,15 @@ def train_runs(
     remote = _remote(machines, partial(say, console)) if members else None
     result = _result if study.tested else _chosen_by
     train_all(members, workers=machines.workers, console=console, label=study.name, result=result, remote=remote)
+
+
+def _refuse_other(path: Path, config: Config) -> None:
+    """Refuses a run with another configuration, of an arm that the study has gained since its plan was written."""
+    for name, before, now in changes(open_run(path).config, config):
+        raise UserError(
+            f"{path} was trained with {name} {before}, and this study now has {now}. Remove that folder, or name "
+            "another one for the study with --to DIR."
+        )
 
 
 def task_of(

@@ -62,6 +62,7 @@ def test_pieces_are_compared_on_held_out_images(tmp_path):
     assert rows["no cutout"] == ("90.00 (90.00 ± 0.00, n = 2)", "89.00 (89.00 ± 0.00, n = 2)")
     assert rows["Muon in place of SGD"] == ("diverged (n = 2)",) * 2
     assert rows["AdamW in place of SGD"] == ("-", "-")
+    assert rows["whitened first convolution"] == rows["no cutout"]
     # The accuracy in training is not that of the final net on the images themselves.
     assert "training: mean over the last epoch, " in table.note
     assert "held out: 5,000 images, after the last epoch" in table.note

@@ -36,6 +36,13 @@ def test_another_study_in_the_same_folder_is_refused_by_what_differs(tmp_path, c
         STUDY_FILE.keep(plan(**changes), tmp_path / "a")
 
 
+def test_a_study_that_has_gained_arms_is_the_same(tmp_path):
+    STUDY_FILE.keep(plan(arms={"a": toy_config()}), tmp_path)
+    STUDY_FILE.keep(plan(), tmp_path)
+    with pytest.raises(UserError, match="epochs of a was 2 and is 9"):
+        STUDY_FILE.keep(plan(arms={"a": toy_config(epochs=9), "b": toy_config()}), tmp_path)
+
+
 def test_a_plan_older_than_short_schedules_is_of_a_full_one(tmp_path):
     fields = plan().model_dump(mode="json", exclude={"schedule"})
     (tmp_path / STUDY_FILE.name).write_text(json.dumps(fields))

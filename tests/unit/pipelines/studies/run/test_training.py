@@ -8,6 +8,7 @@ from rich.console import Console
 
 from pipelines import studies
 from pipelines.core import run
+from pipelines.core.errors import UserError
 from pipelines.core.run import MEASURED
 from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.optimization import STUDY
@@ -65,6 +66,19 @@ def test_runs_on_a_cluster_read_the_data_of_the_command(tmp_path, monkeypatch):
         machines=training.Machines(cluster="auto"), console=Console(file=io.StringIO()),
     )  # fmt: skip
     assert {member.task.data_dir for member in members} == {tmp_path / "data"}
+
+
+def test_a_run_of_an_arm_that_has_changed_since_is_refused(tmp_path):
+    study, arm = depth_contrast.STUDY, next(iter(depth_contrast.STUDY.arms))
+    config = study.arms[arm].config.seeded(0, study.draws)
+    path = made(tmp_path / "mine", f"{arm}-seed-0", config.model_copy(update={"epochs": 7}))
+    with pytest.raises(
+        UserError, match=rf"{path} was trained with epochs 7, and this study now has {config.epochs}\. "
+    ):
+        training.train_runs(
+            study, reduced(study.arms, 1, 1.0), tmp_path / "mine", "tensorflow", data_dir=None,
+            machines=training.Machines(), console=Console(file=io.StringIO()),
+        )  # fmt: skip
 
 
 def test_a_run_that_diverged_is_a_result(tmp_path, other):
