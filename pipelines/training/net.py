@@ -128,7 +128,7 @@ def _check_small(net: keras.Model, config: Config) -> None:
         # Layers of all kinds, those of the user's own included, refuse a shape in ways of their own.
         raise UserError(
             f"--small-side {config.small_side} needs a net for images of any size, with global average pooling before "
-            f"its last layers. {net.name} cannot take images of {small[0]} x {small[1]} pixels "
+            f"its last layers. {config.model.preset} cannot take images of {small[0]} x {small[1]} pixels "
             f"({str(error).strip().partition(chr(10))[0].rstrip('.')}). Leave it out, or choose another net."
         ) from error
 
@@ -136,7 +136,7 @@ def _check_small(net: keras.Model, config: Config) -> None:
 def _resized(net: keras.Model, size: tuple[int | None, int | None]) -> keras.Model:
     """Returns a net of the same layers, with the same weights and seeds, for images of another size; None for any."""
     image = keras.Input((*size, net.input_shape[-1]), name=net.inputs[0].name, dtype="float32")
-    # A sequential net is cloned in another way.
+    # Nets of other classes, which the user's own may have, are cloned in other ways.
     functional = keras.Model(net.input, net.output, name=net.name)
     return keras.models.clone_model(functional, input_tensors=image, clone_function=lambda layer: layer)
 

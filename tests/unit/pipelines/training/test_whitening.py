@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from highway_keras import from_preset
 from highway_keras.initializers import patch_whitening
@@ -9,6 +10,7 @@ from pipelines.core.errors import UserError
 from pipelines.data import preprocess
 from pipelines.data.preprocess import Fitted
 from pipelines.data.sources import Examples
+from pipelines.data.stream import Stream
 from pipelines.training import whitening
 from pipelines.training.whitening import first_convolution, whiten
 from tests.toy_data import ToyData
@@ -61,6 +63,16 @@ def test_some_of_many_images_are_enough(monkeypatch):
     whiten(net, Examples(images, np.zeros(100, int)), PLAIN)
     # Evenly spaced: examples may be sorted by their class.
     whiten(other, Examples(images[::11], np.zeros(10, int)), PLAIN)
+    np.testing.assert_array_equal(net.get_layer("first").kernel, other.get_layer("first").kernel)
+
+
+def test_streamed_images_are_the_first_ones(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 1), np.uint8)
+    records = tf.data.Dataset.from_tensor_slices((np.arange(30), np.zeros(30, int)))
+    stream = Stream(records, lambda number: tf.gather(images, number), 30, tmp_path)
+    net, other = (net_of(keras.layers.Conv2D(4, 3, name="first")) for _ in range(2))
+    whiten(net, stream, PLAIN)
+    whiten(other, Examples(images, np.zeros(30, int)), PLAIN)
     np.testing.assert_array_equal(net.get_layer("first").kernel, other.get_layer("first").kernel)
 
 
