@@ -248,11 +248,6 @@ def _announce(run: Run, console: Console) -> None:
     if small := run.config.small_epochs:
         size = " x ".join(map(str, run.config.small_size(*data.shape[:2])))
         say(console, f"images of {size} pixels in the first {counted(small, 'epoch')}, then of full size")
-    elif run.config.small_side:
-        of = f"{run.config.small_share:g} of {counted(epochs, 'epoch')}"
-        say(console, f"note: --small-side has no effect: --small-share {of} is less than one")
-    elif run.config.small_share != Config.model_fields["small_share"].default:
-        say(console, "note: --small-share has no effect without --small-side")
     if run.config.validation not in (0, held_out := data.counts["validation"]):
         asked = f"not the {run.config.validation:,} of --validation"
         say(console, f"note: the validation split of {data.name} has {counted(held_out, 'example')}, {asked}")
@@ -265,6 +260,11 @@ def _announce(run: Run, console: Console) -> None:
 def _without_effect(config: Config, steps: int) -> Iterator[str]:
     """Yields a note for each setting that has little or no effect on a run of this length."""
     augment, process, schedule, ema = config.augment, config.preprocess, config.schedule, config.optimizer.ema
+    if config.small_side and not config.small_epochs:
+        of = f"{config.small_share:g} of {counted(config.epochs, 'epoch')}"
+        yield f"--small-side has no effect: --small-share {of} is less than one"
+    if config.small_share != Config.model_fields["small_share"].default and not config.small_side:
+        yield "--small-share has no effect without --small-side"
     if augment.magnitude != Augment().magnitude and not augment.rand_augment:
         yield "--augment.magnitude has no effect without RandAugment: add --augment.rand-augment 2"
     if process.offset and (process.contrast or process.mean != "none"):

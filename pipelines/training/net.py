@@ -65,7 +65,7 @@ def build(config: Config, data: DataInfo, precision: Policy) -> keras.Model:
             f"the net '{preset}' does not fit into memory. Lower --model.width, --model.depth or --image-size."
         ) from error
 
-    _check_own(net, preset, data.inputs, outputs)
+    net = _checked(net, preset, data.inputs, outputs)
     if config.model.whitened:
         whitening.first_convolution(net)
     if config.small_side:
@@ -100,16 +100,23 @@ def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:
         layer.trainable = False
 
 
-def _check_own(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> None:
-    """Checks the model that the user's own function returned; presets need no check."""
-    if not isinstance(net, keras.Model) or not net.built:
-        raise UserError(f"{preset} must return a built keras.Model. Received: {type(net).__name__}.")
+def _checked(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> keras.Model:
+    """Returns the model that the user's own function returned, as a functional one; presets need no check."""
+    if isinstance(net, keras.Sequential) and net.built:
+        # Sequential models have no symbolic input and output of their own.
+        net = keras.Model(net.inputs[0], net.outputs[0], name=net.name)
+    if not isinstance(net, keras.Model) or not hasattr(net, "inputs"):
+        raise UserError(
+            f"{preset} must return a keras.Model with defined inputs and outputs: a functional one, or a sequential "
+            f"one that starts with an Input. Received: {type(net).__name__}."
+        )
     expected = (None, *shape), (None, outputs), "float32"
     if (found := (net.input_shape, net.output_shape, keras.backend.standardize_dtype(net.output.dtype))) != expected:
         raise UserError(
             f"{preset} must return a net from {expected[0]} to {expected[1]}, logits in float32 (dtype='float32' of "
             f"the last layer). Received: a net from {found[0]} to {found[1]}, {found[2]}."
         )
+    return net
 
 
 def _check_small(net: keras.Model, config: Config) -> None:

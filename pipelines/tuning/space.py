@@ -57,6 +57,8 @@ def _needed(name: str, names: Collection[str], config: Config) -> str:
     """Returns what a hyperparameter has no effect without; nothing if the configuration has it."""
     if name == "magnitude" and not (config.augment.rand_augment or "rand_augment" in names):
         return "--augment.rand-augment 2"
+    if name == "small_share" and not (config.small_side or "small_side" in names):
+        return "--small-side"
     if name == "transform_bias" and not gated(config.model):
         return "a highway net"
     if name == "freeze" and not config.start_from:

@@ -183,6 +183,22 @@ def other(input_shape, outputs):
 def nothing(**sizes):
     return None
 
+def sequential(input_shape, outputs):
+    layers = [keras.layers.Flatten(), keras.layers.Dense(outputs)]
+    return keras.Sequential([keras.Input(input_shape), *layers], name="mine")
+
+def undefined(input_shape, outputs):
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(outputs)])
+
+class Subclass(keras.Model):
+    def call(self, inputs):
+        return inputs
+
+def subclass(input_shape, outputs):
+    model = Subclass()
+    model.build((None, *input_shape))
+    return model
+
 number = 3
 """
 
@@ -203,6 +219,11 @@ def test_a_net_comes_from_a_function_of_the_users_own(own):
     assert built.count_params() == 64 * 5 + 5 + 5 * 4 + 4
 
 
+def test_a_sequential_net_becomes_a_functional_one(own):
+    built = net.build(toy_config(model=ModelConfig(preset="mynets:sequential")), DATA, "float32")
+    assert (built.input.shape, built.name, built.count_params()) == ((None, 8, 8, 1), "mine", 64 * 4 + 4)
+
+
 @pytest.mark.parametrize(
     ("preset", "message"),
     [
@@ -210,7 +231,9 @@ def test_a_net_comes_from_a_function_of_the_users_own(own):
         ("mynets:large", "has no function large. It has: .*small"),
         ("mynets:number", "not a function"),
         ("broken:small", "ZeroDivisionError"),
-        ("mynets:nothing", "built keras.Model. Received: NoneType"),
+        ("mynets:nothing", "keras.Model with defined inputs and outputs: .* Received: NoneType"),
+        ("mynets:undefined", "that starts with an Input. Received: Sequential"),
+        ("mynets:subclass", "Received: Subclass"),
         ("mynets:other", r"to \(None, 4\), logits in float32"),
         ("mynets:half", "Received: a net from .* bfloat16"),
     ],

@@ -145,6 +145,7 @@ def test_a_space_is_checked(wrong, message):
         ({"weight_decay": (0.001, 0.1)}, {"optimizer": Adam()}, "without --optimizer.name sgd, adamw, lion or muon"),
         ({"beta_1": (0.8, 0.95)}, {}, "--search.beta-1 has no effect without --optimizer.name lion"),
         ({"freeze": (0, 2)}, {}, "--search.freeze has no effect without --from"),
+        ({"small_share": (0.2, 0.8)}, {}, "--search.small-share has no effect without --small-side"),
         ({"decay": (0.5, 0.9)}, {"schedule": CosineSchedule()}, "without --schedule.kind step or exponential"),
         (
             {"transform_bias": (-5.0, 0.0)},
