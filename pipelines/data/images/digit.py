@@ -109,7 +109,8 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     is_shaded = shade.found & ~is_scan
     seen = tf.cond(is_shaded, lambda: shadow.lift(grey, shade.gain), lambda: tf.identity(grey))
     grid *= tf.where(is_shaded, shadow.spread(shade.gain, FIND), 1.0)
-    shown, table = paper.support(grid)
+    # Neither scans nor soft shadows have one.
+    shown, table = paper.support(grid, ~(is_scan | shade.found))
     _, residual = paper.fit(grid, whole, shown)
     grain = paper.grain(residual, paper.spread(shown))
     found = strokes.find(residual, grain, height, width, filled=is_scan, table=table)

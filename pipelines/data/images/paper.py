@@ -39,7 +39,7 @@ class Paper(NamedTuple):
         return self.level + self.down * y[:, None] + self.across * x[None]
 
 
-def support(grid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def support(grid: tf.Tensor, photographed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the squares that show paper, and the table on which it may lie.
 
     Planes are fitted from several brightnesses, to the squares that are near each; the paper is the one that most
@@ -47,6 +47,7 @@ def support(grid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
     Args:
         grid: brightness of cells, float32 [cells, cells].
+        photographed: whether there may be a table; bool scalar.
 
     Returns:
         The squares that show paper, float32 [n, n], 0 or 1; and the cells that show a table, float32 [cells, cells].
@@ -100,7 +101,7 @@ def support(grid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # All 0, but no constant, which would take 50 kB in each exported graph.
         return tf.reshape(tf.gather(shown, best), (side, side)), tf.nn.relu(-tf.abs(grid))
 
-    return tf.cond(may_have_table, beside_table, alone)
+    return tf.cond(may_have_table & photographed, beside_table, alone)
 
 
 def _distinct(scores: tf.Tensor, levels: tf.Tensor, near: tf.Tensor) -> tf.Tensor:

@@ -107,7 +107,7 @@ def find(
     inked = tf.cast(labels[0] > 0, tf.float32)
     even = tf.reduce_sum(inked * ink) > EVEN * most * tf.reduce_sum(inked)
     digit, kept = _sorted(some, height / longest, width / longest, least, blank=even & ~filled, on_table=on_table)
-    digit &= _has_edges(coarse)
+    digit &= _has_edges(coarse) | filled
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, no component is left out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))

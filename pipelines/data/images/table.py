@@ -25,6 +25,8 @@ DIRECTIONS, SINE = 24, 0.4
 # A sheet: its least area, relative to the image; its least width, in cells; and the share that it fills of its convex
 # hull, and the hull of its parallelogram: an ellipse, such as a 0, fills 0.79.
 AREA, WIDTH, CONVEX, FILLED = 0.1, 14.0, 0.935, 0.83
+# Largest part of the table that is within the hull: all of a stroke along the edge of the image is.
+DENTED = 0.45
 # Share of the edge of the image from which on a sheet is cut, so that its shape and dents mean nothing.
 CUT = 0.3
 # Cells around a sheet in which a table differs from the paper by more than this many times what counts as different:
@@ -33,7 +35,7 @@ REACH, SHARP = 3, 1.4
 # Ink that touches the edge of a sheet belongs to the table's component: dents this many cells within the hull are ink.
 WITHIN = 2
 # Largest share of a sheet that is ink; and how much lighter than the sheet ink may be, relative to the table.
-INKED, LIKE = 0.3, 0.5
+INKED, LIKE = 0.3, 0.3
 
 
 class Hull(NamedTuple):
@@ -82,7 +84,9 @@ def find(residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     )
     has_holes = (surface > 0) & (inside > LIKE * surface)
     is_blank = ~has_holes & (_sum(ink) < INKED * area)
-    is_shaped = (area > CONVEX * _sum(hull.cells)) & (hull.width > WIDTH) & (cut | (hull.filled > FILLED))
+    lacking = _sum(hull.cells) - area
+    is_convex = (lacking < (1 - CONVEX) * _sum(hull.cells)) & (lacking < DENTED * (SIDE**2 - area))
+    is_shaped = is_convex & (hull.width > WIDTH) & (cut | (hull.filled > FILLED))
     return whole, is_shaped & is_sharp & is_blank
 
 
