@@ -74,6 +74,35 @@ def sheet(digit: np.ndarray, random: np.random.Generator) -> bytes:
     return _jpeg(_blurred(np.where(beyond, texture, _on_paper(ink, random)), 0.8))
 
 
+def turned_sheet(digit: np.ndarray, random: np.random.Generator) -> bytes:
+    """On a sheet turned by up to 25 degrees and seen at an angle, on a streaked table that is darker or lighter.
+
+    The sheet takes up 20% to 80% of the image, part of it may be beyond the edge, and a darker table is in its shadow.
+    """
+    ink = _placed(_larger(digit, random.uniform(3, 8)), random)
+    times = random.uniform(1.1, 1.9)
+    height, width = (round(side * times) for side in ink.shape)
+    angle = np.radians(random.uniform(-25, 25))
+    turn = np.array([(np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))])
+    sheet = np.array([(0, 0), (0, ink.shape[0]), ink.shape[::-1], (ink.shape[1], 0)], np.float64)
+    moved = sheet - sheet.mean(axis=0) + random.uniform(-0.05, 0.05, (4, 2)) * sheet.max(axis=0)
+    corners = moved @ turn + (0.5 + random.uniform(-0.15, 0.15, 2)) * (width, height)
+    seen = Image.fromarray(ink).transform(
+        (width, height), Image.Transform.PERSPECTIVE, _projection(corners, sheet), Image.Resampling.BICUBIC
+    )
+    large = Image.new("L", (2 * width, 2 * height))
+    ImageDraw.Draw(large).polygon([tuple(2 * corner) for corner in corners], fill=255)
+    covered = np.asarray(large.resize((width, height), Image.Resampling.BOX), np.float32) / 255
+    photographed = _on_paper(np.asarray(seen).clip(0, 255) / 255, random)
+    if random.random() < 0.3:
+        table = _streaked((height, width), random.uniform(225, 250), random)
+        photographed -= 40
+    else:
+        shadow = _blurred(255 * covered, max(1, 0.01 * max(height, width))) / 255
+        table = _streaked((height, width), random.uniform(10, 100), random) * (1 - random.uniform(0, 0.5) * shadow)
+    return _jpeg(_blurred(covered * photographed + (1 - covered) * table, 0.8))
+
+
 def shaded(digit: np.ndarray, random: np.random.Generator) -> bytes:
     """On paper, half of it in a shadow: 20% to 50% darker, with an edge as wide as 6% to 40% of the diagonal."""
     photographed = _on_paper(_placed(_larger(digit, random.uniform(3, 8)), random) / 255, random)
@@ -172,6 +201,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "turned, in perspective": perspective,
     "with the edge of the table": table,
     "on a sheet on the table": sheet,
+    "on a turned sheet on the table": turned_sheet,
     "in a soft shadow": shaded,
     "in a drawn frame": framed,
     "with specks": specked,
@@ -191,6 +221,20 @@ def blank_with_table(_: np.ndarray, random: np.random.Generator) -> bytes:
     return table(np.zeros((28, 28), np.float32), random)
 
 
+def blank_sheet(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """A turned sheet without ink on the table."""
+    return turned_sheet(np.zeros((28, 28), np.float32), random)
+
+
+def bright_spot(_: np.ndarray, random: np.random.Generator) -> bytes:
+    """Light that fades around a spot, as wide as a fifth of the image or more, without ink."""
+    size = random.integers(60, 400, 2)
+    y, x = (np.arange(side) / side - random.uniform(0.2, 0.8) for side in size)
+    faded = np.exp(-(y[:, None] ** 2 + x**2) / 2 / random.uniform(0.2, 0.7) ** 2)
+    dark, light = random.uniform(5, 120), random.uniform(120, 250)
+    return _jpeg(dark + (light - dark) * faded + random.normal(0, random.uniform(0, 4), faded.shape))
+
+
 def noise(_: np.ndarray, random: np.random.Generator) -> bytes:
     """Random pixels of any size."""
     return _png(random.uniform(0, 255, tuple(random.integers(20, 300, 2))))
@@ -208,6 +252,8 @@ def dot(_: np.ndarray, random: np.random.Generator) -> bytes:
 WITHOUT_DIGITS: Mapping[str, Drawing] = {
     "blank paper": blank,
     "blank paper with the edge of the table": blank_with_table,
+    "a blank turned sheet on the table": blank_sheet,
+    "a bright spot that fades": bright_spot,
     "noise": noise,
     "a dot": dot,
 }
@@ -275,6 +321,29 @@ def _beyond(ink: np.ndarray, side: int, most: float, random: np.random.Generator
     distance = x * np.cos(angle) + y * np.sin(angle)
     farthest = distance[ink > 0.1].max(initial=-0.5)
     return distance > max(0.5 - random.uniform(0.03, most), farthest + 0.03)
+
+
+def _projection(corners: np.ndarray, onto: np.ndarray) -> tuple[float, ...]:
+    """Returns the coefficients by which Pillow finds, for each pixel (x, y), its place in the source of an image.
+
+    Args:
+        corners: four corners (x, y) in the image, [4, 2].
+        onto: their places in the source, [4, 2].
+    """
+    rows, places = [], []
+    for (x, y), (u, v) in zip(corners, onto, strict=True):
+        rows += [(x, y, 1, 0, 0, 0, -u * x, -u * y), (0, 0, 0, x, y, 1, -v * x, -v * y)]
+        places += [u, v]
+    return tuple(np.linalg.solve(np.array(rows), np.array(places)))
+
+
+def _streaked(shape: tuple[int, int], level: float, random: np.random.Generator) -> np.ndarray:
+    """A table of grainy wood, with streaks along one side of the image."""
+    axis = random.integers(2)
+    streaks = np.convolve(random.normal(0, 1, shape[axis]), np.ones(max(3, shape[axis] // 50)), "same")
+    streaks *= random.uniform(0, 10) / max(streaks.std(), 1e-6)
+    grain = random.normal(0, random.uniform(2, 8), shape)
+    return level + grain + (streaks[:, None] if axis == 0 else streaks)
 
 
 def _near(mask: np.ndarray, cells: int) -> np.ndarray:

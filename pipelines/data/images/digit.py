@@ -109,9 +109,11 @@ def written(grey: tf.Tensor) -> NormalizedDigit:
     is_shaded = shade.found & ~is_scan
     seen = tf.cond(is_shaded, lambda: shadow.lift(grey, shade.gain), lambda: tf.identity(grey))
     grid *= tf.where(is_shaded, shadow.spread(shade.gain, FIND), 1.0)
-    shown = paper.support(grid)
+    # Neither scans nor soft shadows have one.
+    shown, table = paper.support(grid, ~(is_scan | shade.found))
     _, residual = paper.fit(grid, whole, shown)
-    found = strokes.find(residual, paper.grain(residual, paper.spread(shown)), height, width, is_scan)
+    grain = paper.grain(residual, paper.spread(shown))
+    found = strokes.find(residual, grain, height, width, filled=is_scan, table=table)
     near = _box(found.ink, whole, 0.0)
     room = MARGIN * near.longest
     part = Rectangle(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.images import table
 from pipelines.data.images.rectangle import Rectangle
 from pipelines.data.images.resampling import repeated
 
@@ -18,10 +19,11 @@ NOISE = 3.5
 # For the fits that separate paper from table and ink: number of initial brightnesses, largest difference that counts as
 # equal (relative to the range of brightness, and its minimum), rounds, and weight of squares that are not on the edge.
 STARTS, NEAR, LEAST, STEPS, WITHIN = 9, 0.12, 6.0, 16, 0.6
-# A sheet on a table: its least side, relative to the image's; least number of its squares in a row or column, relative
-# to the largest; and shares of its rectangle: the outline that it fills at least, the inside that is blank, least and
-# most, and what may look like the table.
-SHEET, SHORT, RIM, BLANK, BESIDE = 0.35, 0.3, 0.85, (0.2, 0.97), 0.1
+# Planes of different brightness that may be the paper next to a table; and cells around the table that are left out,
+# because its edge is not sharp.
+PAPERS, TABLE = 4, 2
+# Squares on the edge, and those amid 3 x 3, that may differ from the paper without a table.
+EDGE, WIDE = 4, 6
 
 
 class Paper(NamedTuple):
@@ -37,14 +39,18 @@ class Paper(NamedTuple):
         return self.level + self.down * y[:, None] + self.across * x[None]
 
 
-def support(grid: tf.Tensor) -> tf.Tensor:
-    """Finds the squares that show paper, even if a table shows on several sides: float32 [n, n], 0 or 1.
+def support(grid: tf.Tensor, photographed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the squares that show paper, and the table on which it may lie.
 
     Planes are fitted from several brightnesses, to the squares that are near each; the paper is the one that most
-    squares are near, those along the edge of the image first.
+    squares are near, those along the edge of the image first, or the one that leaves a sheet on a table.
 
     Args:
         grid: brightness of cells, float32 [cells, cells].
+        photographed: whether there may be a table; bool scalar.
+
+    Returns:
+        The squares that show paper, float32 [n, n], 0 or 1; and the cells that show a table, float32 [cells, cells].
     """
     seen = tf.reshape(_squares(grid), (-1, 1))
     side = grid.shape[0] // SQUARE
@@ -67,38 +73,59 @@ def support(grid: tf.Tensor) -> tf.Tensor:
     levels = low + (high - low) * (np.arange(STARTS, dtype=np.float32) + 0.5) / STARTS
     planes = tf.stack([levels, *[np.zeros(STARTS, np.float32)] * 2])
     _, planes = tf.while_loop(lambda number, _: number < STEPS, step, (0, planes), maximum_iterations=STEPS)
-    _, counted = inliers(planes)
-    shown = tf.reshape(tf.cast(tf.transpose(counted) > 0, tf.float32), (STARTS, side, side))
+    residual, counted = inliers(planes)
     scores = tf.reduce_sum(counted, axis=0)
-    # On a large table, the sheet is the smaller of the two.
-    scores += seen.shape[0] * _is_sheet(shown, tf.gather(shown, tf.argmax(scores)))
-    return tf.gather(shown, tf.argmax(scores))
+    best = tf.argmax(scores)
+    shown = tf.cast(tf.transpose(counted) > 0, tf.float32)
+
+    def beside_table() -> tuple[tf.Tensor, tf.Tensor]:
+        # tf2onnx does not know the shapes of what a branch takes from outside.
+        fitted, ranked = tf.reshape(planes, (3, STARTS)), tf.reshape(scores, (STARTS,))
+        papers = _distinct(ranked, fitted[0], near)
+        some = tf.reshape(tf.gather(fitted, papers, axis=1), (3, PAPERS))
+        sheets, found = table.find(_residuals(tf.reshape(grid, grid.shape), some))
+        # The first one that is a sheet; they are in the order of their scores.
+        chosen = tf.argmax(tf.cast(found, tf.float32))
+        beyond = (1 - tf.gather(sheets, chosen)) * tf.cast(tf.gather(found, chosen), tf.float32)
+        beyond = _most(repeated(beyond, grid.shape[0] // table.SIDE), 2 * TABLE + 1, 1)
+        squares = tf.reshape(tf.gather(shown, tf.gather(papers, chosen)), (side, side))
+        return squares * (1 - _most(beyond, SQUARE, SQUARE)), beyond
+
+    away = tf.reshape(tf.abs(tf.gather(residual, best, axis=1)), (side, side))
+    differs = tf.cast(away > tf.maximum(NEAR * tf.reduce_max(away), LEAST), tf.float32)
+    edge = np.pad(np.zeros((side - 2, side - 2), np.float32), 1, constant_values=1)
+    # Few images of a digit take the time to look for a table: strokes touch the edge in few squares, and are narrow.
+    may_have_table = (tf.reduce_sum(differs * edge) > EDGE) | (tf.reduce_sum(-_most(-differs, 3, 1)) > WIDE)
+
+    def alone() -> tuple[tf.Tensor, tf.Tensor]:
+        # All 0, but no constant, which would take 50 kB in each exported graph.
+        return tf.reshape(tf.gather(shown, best), (side, side)), tf.nn.relu(-tf.abs(grid))
+
+    return tf.cond(may_have_table & photographed, beside_table, alone)
 
 
-def _is_sheet(shown: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-    """Returns which maps of squares look like a sheet that lies on a table, with ink on it: float32 [maps], 0 or 1.
+def _distinct(scores: tf.Tensor, levels: tf.Tensor, near: tf.Tensor) -> tf.Tensor:
+    """Finds the planes with the largest scores whose levels differ: int64 [PAPERS]."""
+    found: list[tf.Tensor] = []
+    for _ in range(PAPERS):
+        found.append(tf.argmax(scores))
+        scores = tf.where(tf.abs(levels - tf.gather(levels, found[-1])) > near, scores, -1.0)
+    return tf.stack(found)
 
-    Unlike the strokes of a digit, a sheet fills the outline of a rectangle, and some of its inside.
 
-    Args:
-        shown: float32 [maps, n, n], 0 or 1.
-        table: float32 [n, n], 0 or 1.
-    """
-    # A row or column with few squares is beyond the sheet.
-    rows, columns = (
-        tf.cast(sums > SHORT * tf.reduce_max(sums, axis=(1, 2), keepdims=True), tf.float32)
-        for sums in (tf.reduce_sum(shown, axis=axis, keepdims=True) for axis in (2, 1))
-    )
-    box = rows * columns
-    inside = -tf.nn.max_pool2d(-box[..., None], 3, 1, "SAME")[..., 0]
+def _residuals(grid: tf.Tensor, planes: tf.Tensor) -> tf.Tensor:
+    """Brightness relative to each plane, float32 [planes, table.SIDE, table.SIDE]."""
+    share = grid.shape[0] // table.SIDE
+    cells = tf.nn.avg_pool2d(grid[None, ..., None], share, share, "VALID")[..., 0]
+    y, x = _places(table.SIDE)
+    level, down, across = (row[:, None, None] for row in tf.unstack(planes))
+    return cells - (level + down * y + across * x)
 
-    def share(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(mask * values, axis=(1, 2)) / tf.maximum(tf.reduce_sum(mask, axis=(1, 2)), 1.0)
 
-    blank = share(inside, shown)
-    is_large = tf.minimum(tf.reduce_mean(rows, axis=(1, 2)), tf.reduce_mean(columns, axis=(1, 2))) > SHEET
-    is_inked = (blank > BLANK[0]) & (blank < BLANK[1])
-    return tf.cast(is_large & is_inked & (share(box - inside, shown) > RIM) & (share(box, table) < BESIDE), tf.float32)
+def _most(values: tf.Tensor, side: int, step: int) -> tf.Tensor:
+    """Takes the maximum over squares around each cell, or over adjacent ones."""
+    padding = "SAME" if step == 1 else "VALID"
+    return tf.nn.max_pool2d(values[None, ..., None], side, step, padding)[0, ..., 0]
 
 
 def fit(grid: tf.Tensor, part: Rectangle, usable: tf.Tensor) -> tuple[Paper, tf.Tensor]:

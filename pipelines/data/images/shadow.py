@@ -21,8 +21,9 @@ FITS = 2
 # Least deviation of the light from a plane, relative to the brightest, that counts as a shadow; and the least light in
 # a shadow: tables are often darker.
 DEEP, DARKEST = 0.08, 0.35
-# Largest change of light over a number of cells, relative to its whole range, in a soft shadow: tables have edges.
-CELLS, SOFT = 2, 0.4
+# Largest change of light over a number of cells in a soft shadow, relative to its whole range, and to that of its
+# deviation from a plane: tables have edges.
+CELLS, SOFT, STEEP = 2, 0.4, 0.5
 
 
 class Shadow(NamedTuple):
@@ -42,11 +43,10 @@ def measure(grid: tf.Tensor) -> Shadow:
     """
     share = grid.shape[0] // SIDE
     light, blank = _bridged(tf.nn.avg_pool2d(grid[None, ..., None], share, share, "VALID"))
-    most, extent = tf.reduce_max(light), _range(light)
-    down, across = light[CELLS:] - light[:-CELLS], light[:, CELLS:] - light[:, :-CELLS]
-    steepest = tf.maximum(tf.reduce_max(tf.abs(down)), tf.reduce_max(tf.abs(across)))
-    deep = (_range(light - _plane(light)) > DEEP * most) & (most - extent > DARKEST * most)
-    return Shadow(most / tf.maximum(light, 1.0), deep & (steepest < SOFT * extent) & (blank > LEAST))
+    most, extent, uneven = tf.reduce_max(light), _range(light), light - _plane(light)
+    deep = (_range(uneven) > DEEP * most) & (most - extent > DARKEST * most)
+    soft = (_steepest(light) < SOFT * extent) & (_steepest(uneven) < STEEP * _range(uneven))
+    return Shadow(most / tf.maximum(light, 1.0), deep & soft & (blank > LEAST))
 
 
 def lift(grey: tf.Tensor, gain: tf.Tensor) -> tf.Tensor:
@@ -106,6 +106,12 @@ def _largest(cells: tf.Tensor) -> tf.Tensor:
 
 def _range(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(values) - tf.reduce_min(values)
+
+
+def _steepest(light: tf.Tensor) -> tf.Tensor:
+    """Computes the largest change over `CELLS` cells."""
+    down, across = light[CELLS:] - light[:-CELLS], light[:, CELLS:] - light[:, :-CELLS]
+    return tf.maximum(tf.reduce_max(tf.abs(down)), tf.reduce_max(tf.abs(across)))
 
 
 def _mean(cells: tf.Tensor, side: int) -> tf.Tensor:

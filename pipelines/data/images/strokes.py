@@ -21,6 +21,8 @@ CONTRAST = 4.0
 BORDER = 0.35
 # Side of the coarse cells in which the surroundings are found, in cells.
 COARSE = 2
+# Change of brightness over a number of coarse cells, relative to the strongest ink, that strokes exceed.
+EDGE, STEEP = 2, 0.2
 # Smallest side of a digit, relative to the shorter side of the image, as digits may be in a row or in a column; to the
 # longer side, along which the grid is coarser; and to the largest digit.
 LEAST, SEEN, SIMILAR = 0.1, 0.025, 0.5
@@ -60,7 +62,15 @@ class Strokes(NamedTuple):
     """Top, bottom, left and right of each digit from left to right, float32 [digits, 4], from 0 to 1."""
 
 
-def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf.Tensor, filled: tf.Tensor) -> Strokes:
+def find(
+    residual: tf.Tensor,
+    deviation: tf.Tensor,
+    height: tf.Tensor,
+    width: tf.Tensor,
+    *,
+    filled: tf.Tensor,
+    table: tf.Tensor,
+) -> Strokes:
     """Finds the strokes.
 
     If nothing is a digit, all ink counts as strokes, and there are no boxes.
@@ -71,6 +81,7 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
         height: height of the image.
         width: its width.
         filled: whether a digit is known to fill the image; bool scalar.
+        table: cells that show the table on which the paper lies, float32 [n, n], 0 or 1.
 
     Returns:
         The strokes.
@@ -78,9 +89,12 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     longest = tf.maximum(height, width)
     least = tf.maximum(LEAST * tf.minimum(height, width) / longest, SEEN)
     cell = height / longest / residual.shape[0], width / longest / residual.shape[1]
+    residual = residual * (1 - table)
     coarse = tf.nn.avg_pool2d(residual[None, ..., None], COARSE, COARSE, "VALID")[0, ..., 0]
     cells = COARSE * cell[0], COARSE * cell[1]
-    around = _surroundings(tf.nn.relu(tf.stack([-coarse, coarse])), deviation, cells, least)
+    on_table = tf.reduce_max(table) > 0
+    around = _surroundings(tf.nn.relu(tf.stack([-coarse, coarse])), deviation, cells, least, on_table)
+    around = tf.maximum(around, table)
     rest = residual * (1 - around)
     # Ink covers little area but deviates far, so that the cubes show its sign.
     sign = tf.where(tf.reduce_sum(rest**3) < 0, -1.0, 1.0)
@@ -92,7 +106,8 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
     some = every.rows(places + 1)
     inked = tf.cast(labels[0] > 0, tf.float32)
     even = tf.reduce_sum(inked * ink) > EVEN * most * tf.reduce_sum(inked)
-    digit, kept = _sorted(some, height / longest, width / longest, least, even & ~filled)
+    digit, kept = _sorted(some, height / longest, width / longest, least, blank=even & ~filled, on_table=on_table)
+    digit &= _has_edges(coarse) | filled
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, no component is left out.
     chosen = tf.where(tf.reduce_any(digit), chosen, tf.ones_like(chosen))
@@ -107,21 +122,21 @@ def find(residual: tf.Tensor, deviation: tf.Tensor, height: tf.Tensor, width: tf
 
 
 def _surroundings(
-    maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor], least: tf.Tensor
+    maps: tf.Tensor, deviation: tf.Tensor, cell: tuple[tf.Tensor, tf.Tensor], least: tf.Tensor, on_table: tf.Tensor
 ) -> tf.Tensor:
     """Finds the surroundings of the paper, darker [0] and lighter [1] ones, in coarse cells: float32 [n, n], 0 or 1."""
     labels = label(maps > tf.maximum(FAINT * tf.reduce_max(maps), tf.maximum(CONTRAST, NOISE * deviation)))
     found = measure(labels, *cell, MOST)
     edge = found.border > BORDER * found.outline
     digits = ~edge & (found.box.longest > least) & (found.area > least**2 / 4)
-    edge &= tf.reduce_any(digits)
+    edge &= tf.reduce_any(digits) | on_table
     cells = tf.gather(tf.cast(edge, tf.float32), labels)
     found = tf.reduce_max(cells, axis=0)
     return _dilated(repeated(found, COARSE), MARGIN)
 
 
 def _sorted(
-    found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor, blank: tf.Tensor
+    found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor, *, blank: tf.Tensor, on_table: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns which components are separate digits, and which are strokes of any digit: bool [n] each.
 
@@ -131,6 +146,7 @@ def _sorted(
         width: its width.
         least: smallest side of a digit.
         blank: whether the paper may be blank, so that all that shows is a table.
+        on_table: whether a table was found, of which a strip may be left.
     """
     box = found.box
     top, bottom, left, right = (side[:, None] for side in box)
@@ -146,7 +162,7 @@ def _sorted(
     candidates = large & ~frame & ~strip
     # Without others, a strip may be a stroke, such as a 1 to which an image is cropped, but not the edge of a table.
     table = strip & (found.side > ACROSS * longest) & (tf.minimum(height, width) > SLIM * tf.maximum(height, width))
-    candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~(table & blank))
+    candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~((table & blank) | (strip & on_table)))
     most = tf.reduce_max(tf.where(candidates, longest, 0.0))
     gaps = tf.maximum(tf.maximum(top - box.bottom, box.top - bottom), tf.maximum(left - box.right, box.left - right))
     speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most
@@ -156,6 +172,13 @@ def _sorted(
     larger = np.tri(MOST, k=-1, dtype=bool)
     joined = tf.reduce_any(larger & whole & (gaps < GAP * most), axis=1)
     return whole & ~joined, kept
+
+
+def _has_edges(coarse: tf.Tensor) -> tf.Tensor:
+    """Returns whether brightness changes as fast as at a stroke; uneven light alone does not."""
+    down, across = coarse[EDGE:] - coarse[:-EDGE], coarse[:, EDGE:] - coarse[:, :-EDGE]
+    steepest = tf.maximum(tf.reduce_max(tf.abs(down)), tf.reduce_max(tf.abs(across)))
+    return steepest > STEEP * tf.reduce_max(tf.abs(coarse))
 
 
 def _boxes(found: Rectangle, digit: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

@@ -233,6 +233,54 @@ def test_a_digit_on_a_sheet_is_read_though_the_table_is_larger(normalized, digit
     assert np.mean(found) >= 0.9
 
 
+def on_turned_sheet(digit, degrees, table):
+    """Returns a digit on a sheet that is turned, with a table on all sides."""
+    sheet = Image.fromarray(drawn(digit).astype(np.float32))
+    turned = np.asarray(sheet.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=-1e4))
+    return np.pad(np.where(turned < 0, table, turned), 60, constant_values=table).astype(np.float32)
+
+
+@pytest.mark.parametrize("table", [20.0, 90.0, 250.0])
+@pytest.mark.parametrize("degrees", [-20, 8])
+def test_a_digit_on_a_turned_sheet_is_read(normalized, digits, degrees, table):
+    near, found = [], []
+    for image in digits[:10]:
+        upright = Image.fromarray(drawn(image).astype(np.float32)).rotate(
+            degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=210
+        )
+        photographed = on_turned_sheet(image, degrees, table)
+        near.append(np.abs(normalized(photographed) - normalized(np.asarray(upright))).mean() < 6)
+        found.append(len(found_in()(photographed).boxes) == 1)
+    assert np.mean(near) >= 0.9
+    assert np.mean(found) >= 0.9
+
+
+@pytest.mark.parametrize("table", [20.0, 90.0, 250.0])
+@pytest.mark.parametrize("degrees", [0, 8, 20])
+def test_a_blank_turned_sheet_has_no_digit(degrees, table):
+    assert not len(found_in()(on_turned_sheet(np.zeros((28, 28), np.float32), degrees, table)).boxes)
+
+
+@pytest.mark.parametrize("light", [False, True])
+@pytest.mark.parametrize("holes", [1, 2])
+def test_a_thick_0_or_8_is_no_sheet(light, holes):
+    """They are about as large and as convex as one."""
+    y, x = np.mgrid[:200, :200] - 100.0
+    inked = np.hypot(y / 70, x / 50) < 1
+    for at in (0,) if holes == 1 else (-32, 32):
+        inked &= np.hypot((y - at) / (60 / holes), x / 26) > 1
+    image = np.where(inked, 40.0, 220.0) if not light else np.where(inked, 220.0, 40.0)
+    (box,) = found_in()(image.astype(np.float32)).boxes.numpy()
+    np.testing.assert_allclose(box, [0.15, 0.85, 0.25, 0.75], atol=0.02)
+
+
+@pytest.mark.parametrize("width", [0.2, 0.4])
+def test_a_bright_spot_that_fades_is_no_digit(width):
+    y, x = np.mgrid[:200, :300] / 200 - 0.5
+    light = 40 + 180 * np.exp(-(y**2 + (x - 0.3) ** 2) / 2 / width**2)
+    assert not len(found_in()(light.astype(np.float32)).boxes)
+
+
 @pytest.mark.parametrize(("side", "line"), [(112, 1), (140, 1), (280, 2), (300, 3), (560, 4)])
 def test_a_digit_is_found_in_a_thin_frame_on_the_edge_of_the_image(normalized, digits, side, line):
     for image in digits[:5]:

@@ -104,7 +104,7 @@ def test_uneven_light_of_any_size_is_converted_by_the_packaged_graph(packaged, l
 def test_every_loop_of_the_packaged_graph_has_a_largest_number_of_rounds():
     """A graph that never ends stops the process that runs it."""
     limits = list(loop_limits(onnx.load(PACKAGED).graph, {}))
-    assert len(limits) == 6
+    assert len(limits) == 8
     assert max(limits) == most_rounds(SIDE)
 
 

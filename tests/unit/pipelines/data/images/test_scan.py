@@ -92,7 +92,10 @@ def test_scans_become_the_digit_dark_or_light(how, side):
 
 
 def test_wide_images_of_as_many_cells_are_no_scans():
-    cells = np.pad(np.ones((4, 4), np.float32), 2) * 200
+    # With a notch: a rectangle would be a blank sheet on a table.
+    inked = np.ones((4, 4), np.float32)
+    inked[2:, 1:3] = 0
+    cells = np.pad(inked, 2) * 200
     wide = np.asarray(Image.fromarray(255 - cells).resize((160, 80), BLOCKS))
     # As wide as it was: two to one.
     ys, xs = np.nonzero(converted(wide).image.numpy() > 60)
