@@ -1,7 +1,8 @@
 """Accuracy on test digits redrawn to look handwritten and photographed, and how many digits are found in an image.
 
 The files are processed as by the endpoint: decoded, converted to the net's input by `picture.onnx`, and classified by
-`model.onnx`. No choice depends on these figures: they are evaluated once, like those of `highway evaluate`.
+`model.onnx`. No choice of the net depends on these figures, but limits of the conversion were set on drawings of these
+digits; docs/log.md has figures for others.
 """
 
 import os
