@@ -30,7 +30,7 @@ def _chunked(chunk: bytes, count: int) -> bytes:
 
 
 def _head(path: str, kind: str) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: endpoint\r\nConnection: close\r\nContent-Type: {kind}".encode()
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}".encode()
 
 
 @cache
