@@ -22,8 +22,15 @@ from pipelines.inference.part_tasks import predict_part
 
 
 def place(text):
-    """Returns where a task runs: its cores, those of all its threads, process, folder and backend of Keras."""
-    time.sleep(0.5)
+    """Returns where a task runs: its cores, those of all its threads, process, folder and backend of Keras.
+
+    Waits up to a minute until two processes run such tasks, as one of them may start late.
+    """
+    with Path("places").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    deadline = time.monotonic() + 60
+    while len({*Path("places").read_text().split()}) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
     threads = [os.sched_getaffinity(int(thread.name)) for thread in Path("/proc/self/task").iterdir()]
     return {
         "text": text,
