@@ -18,7 +18,7 @@ from pipelines.core.executor import Executor
 from pipelines.core.files import removing_new
 from pipelines.core.ownership import claim
 from pipelines.core.sync import place_of
-from pipelines.core.url import Location, is_url
+from pipelines.core.url import Location
 from pipelines.data.roots import refuse_missing
 from pipelines.training.processes.local_executor import LocalExecutor
 from pipelines.training.processes.pool import Remote
@@ -144,10 +144,8 @@ def _refuse_variables() -> None:
 
 
 def _prepared(config: Config, data_dir: Path | None, console: Console) -> Config:
-    """Prepares the user's own data once, before any process reads them."""
+    """Prepares the user's own data once, before any process reads them, and refuses options that data do not have."""
     refuse_missing(config.data)
-    if not is_url(config.data) and not Path(config.data).expanduser().exists():
-        return config
     frameworks.load()
     from pipelines.data.own.prepare import resolved
 
