@@ -4,15 +4,13 @@ Every call returns a new initializer, because one instance shared by two weights
 nets of the paper use "normalized initialization", which is Keras's "glorot_uniform".
 """
 
-import math
-
 import keras
 import numpy as np
 
-# Patches that a covariance is estimated from, about; more of them change it little.
+# Maximum number of patches that a covariance is estimated from; more of them change it little.
 PATCHES = 2**20
-# Images whose patches are in memory at the same time.
-CHUNK = 64
+# Patches that are in memory at the same time.
+CHUNK = 2**14
 
 
 def caffe_xavier() -> keras.initializers.Initializer:
@@ -72,8 +70,8 @@ def patch_whitening(images: np.ndarray, kernel: np.ndarray, epsilon: float = 5e-
     Filters come in the order of their eigenvalues, the largest first.
 
     Args:
-        images: images as the net receives them, float [n, height, width, channels]. At most about a million patches,
-            evenly spaced, are used.
+        images: images as the net receives them, float [n, height, width, channels]. Of more than a million patches, a
+            million are drawn at random, always the same ones.
         kernel: initial kernel of the convolution, float [height, width, channels, filters]. With more filters than
             eigenvectors and their negatives, its last ones stay as they are.
         epsilon: added to each eigenvalue, as a share of their mean, so that the faintest patterns, mostly noise, are
@@ -118,12 +116,18 @@ def patch_whitening(images: np.ndarray, kernel: np.ndarray, epsilon: float = 5e-
 
 def _patch_covariance(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Returns the covariance of patches, flattened in the order of a kernel's axes, float64 [pixels, pixels]."""
-    every = max(1, math.ceil(math.sqrt(images[..., 0].size / PATCHES)))
+    rows, columns = (images.shape[axis] - size[axis - 1] + 1 for axis in (1, 2))
+    count = len(images) * rows * columns
+    numbers = np.arange(count)
+    if count > PATCHES:
+        numbers = np.sort(np.random.default_rng(0).integers(count, size=PATCHES))
     length = size[0] * size[1] * images.shape[3]
-    count, total, products = 0, np.zeros(length), np.zeros((length, length))
-    for start in range(0, len(images), CHUNK):
-        windows = np.lib.stride_tricks.sliding_window_view(images[start : start + CHUNK], size, axis=(1, 2))
-        patches = np.moveaxis(windows[:, ::every, ::every], 3, -1).reshape(-1, length).astype("float64")
-        count, total, products = count + len(patches), total + patches.sum(axis=0), products + patches.T @ patches
-    mean = total / count
-    return products / count - np.outer(mean, mean)
+    total, products = np.zeros(length), np.zeros((length, length))
+    down, right = np.arange(size[0])[:, None], np.arange(size[1])
+    for start in range(0, len(numbers), CHUNK):
+        places = np.stack(np.unravel_index(numbers[start : start + CHUNK], (len(images), rows, columns)))
+        image, row, column = places[..., None, None]
+        patches = images[image, row + down, column + right].reshape(-1, length).astype("float64")
+        total, products = total + patches.sum(axis=0), products + patches.T @ patches
+    mean = total / len(numbers)
+    return products / len(numbers) - np.outer(mean, mean)

@@ -199,7 +199,8 @@ class Config(Frozen):
     """Training examples of an epoch: "all" of them once, or "balanced", as many of each class; examples of small
     classes then come more than once, and those of large classes not in every epoch."""
     patience: NonNegative = 0
-    """Epochs without a better validation score after which training ends; 0 trains all epochs."""
+    """Epochs without a better validation score after which training ends; 0 trains all epochs. Those with smaller
+    images do not count."""
     seed: NonNegative = 0
     """Seed of initial weights, order of the data, augmentation and dropout."""
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"

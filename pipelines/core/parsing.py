@@ -332,6 +332,9 @@ def _unknown(
     known = sorted(_options(kind, chosen, hidden))
     # Typing --momentum for --optimizer.momentum is the most common slip, which string similarity often misses.
     name = ABBREVIATIONS.get(word.strip("-").replace("_", "-"), word.strip("-"))
-    close = next((option for option in known if option.rpartition(".")[2].strip("-") == name), nearest(word, known))
+    same = (option for option in known if option.rpartition(".")[2].strip("-") == name)
+    # --search.optimizer.ema is meant for --search.ema.
+    shorter = f"--{group}.{word.rpartition('.')[2]}"
+    close = shorter if shorter in known else next(same, nearest(word, known))
     hint = f"Did you mean '{close}'? " if close else ""
     return UserError(f"there is no option '{word}'. {hint}`{prog} --help` lists them all.")

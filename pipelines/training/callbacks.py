@@ -129,9 +129,13 @@ class StopEarly(keras.callbacks.Callback):
 
 
 def is_over(run: Run, progress: Progress) -> bool:
-    """Returns whether no step is left: all are done, or the score last improved at least `patience` epochs ago."""
+    """Returns whether no step is left: all are done, or the score last improved at least `patience` epochs ago.
+
+    Epochs with smaller images do not count, so that no net ends without having seen images of full size.
+    """
     epochs, patience = progress.step // run.record.steps_per_epoch, run.config.patience
-    return epochs >= run.config.epochs or (patience > 0 and epochs - progress.improved_epoch >= patience)
+    improved = max(progress.improved_epoch, run.config.small_epochs)
+    return epochs >= run.config.epochs or (patience > 0 and epochs - improved >= patience)
 
 
 class ValidateAveraged(keras.callbacks.Callback):

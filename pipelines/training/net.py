@@ -102,16 +102,19 @@ def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:
 
 def _checked(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> keras.Model:
     """Returns the model that the user's own function returned, as a functional one; presets need no check."""
-    if isinstance(net, keras.Sequential) and net.built:
-        # Sequential models have no symbolic input and output of their own.
-        net = keras.Model(net.inputs[0], net.outputs[0], name=net.name)
+    inputs, outs = (getattr(net, name, None) or () for name in ("inputs", "outputs"))
+    ends = (getattr(net, name, None) for name in ("input", "output"))
+    if len(inputs) == len(outs) == 1 and not all(isinstance(end, keras.KerasTensor) for end in ends):
+        # Sequential models have no symbolic input and output of their own; others a list or a dictionary of one.
+        net = keras.Model(inputs[0], outs[0], name=net.name)
     if not isinstance(net, keras.Model) or not hasattr(net, "inputs"):
         raise UserError(
             f"{preset} must return a keras.Model with defined inputs and outputs: a functional one, or a sequential "
             f"one that starts with an Input. Received: {type(net).__name__}."
         )
     expected = (None, *shape), (None, outputs), "float32"
-    if (found := (net.input_shape, net.output_shape, keras.backend.standardize_dtype(net.output.dtype))) != expected:
+    found = net.input_shape, net.output_shape, keras.backend.standardize_dtype(net.outputs[0].dtype)
+    if found != expected:
         raise UserError(
             f"{preset} must return a net from {expected[0]} to {expected[1]}, logits in float32 (dtype='float32' of "
             f"the last layer). Received: a net from {found[0]} to {found[1]}, {found[2]}."

@@ -63,6 +63,12 @@ def _needed(name: str, names: Collection[str], config: Config) -> str:
         return "a highway net"
     if name == "freeze" and not config.start_from:
         return "--from"
+    if name == "whitened" and config.start_from:
+        return "a net that has not been trained, and no --from"
+    if name in ("scale", "offset") and config.preprocess.contrast and "contrast" not in names:
+        return "images whose contrast is not normalized"
+    if name == "offset" and config.preprocess.mean != "none" and "mean" not in names:
+        return "--preprocess.mean none"
     section, _, field = HYPERPARAMETERS[name].path.rpartition(".")
     if not section or hasattr(getattr(config, section), field):
         return ""

@@ -17,7 +17,7 @@ from pipelines.studies.framework.study import Study
 from pipelines.studies.run import study_plan
 from pipelines.studies.run.budget import Scope, reduced
 from pipelines.studies.run.study_plan import STUDY_FILE, Schedule, StudyPlan, search_folder
-from pipelines.studies.run.training import Machines, search_settings, task_of, train_runs
+from pipelines.studies.run.training import Machines, refuse_others, search_settings, task_of, train_runs
 
 
 def reproduce(
@@ -83,6 +83,7 @@ def reproduce(
                 if study.search:
                     search_settings(study, part, folder, data_dir=data_dir, machines=machines, console=console)
                 else:
+                    refuse_others(study, scope, folder)
                     train_runs(study, part, folder, backend, data_dir=data_dir, machines=machines, console=console)
             except UserError:
                 if not study_plan.begun(folder):

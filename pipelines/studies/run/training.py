@@ -78,8 +78,6 @@ def train_runs(
         for name in scope.arms:
             task = task_of(study, scope, folder, name, seed, data_dir=data_dir)
             path, seeded = task.folder, task.config
-            if path.exists():
-                _refuse_other(path, seeded)
             # A run that was trained without the study's probe cannot be probed afterwards.
             if not path.exists() and not study.probe and (other := find(seeded, study.weights, backend, folder)):
                 copy(other, path)
@@ -93,13 +91,25 @@ def train_runs(
     train_all(members, workers=machines.workers, console=console, label=study.name, result=result, remote=remote)
 
 
-def _refuse_other(path: Path, config: Config) -> None:
-    """Refuses a run with another configuration, of an arm that the study has gained since its plan was written."""
-    for name, before, now in changes(open_run(path).config, config):
-        raise UserError(
-            f"{path} was trained with {name} {before}, and this study now has {now}. Remove that folder, or name "
-            "another one for the study with --to DIR."
-        )
+def refuse_others(study: Study, scope: Scope, folder: Path) -> None:
+    """Refuses runs with other configurations, of arms that a study has gained since its plan was written.
+
+    Args:
+        study: study that is run.
+        scope: all of its arms, as the page reports them all, and seeds.
+        folder: folder of the study.
+
+    Raises:
+        UserError: a run has another configuration.
+    """
+    tasks = (task_of(study, scope, folder, arm, seed) for seed in range(scope.seeds) for arm in scope.arms)
+    for task in tasks:
+        found = changes(open_run(task.folder).config, task.config) if task.folder.exists() else ()
+        for name, before, now in found:
+            raise UserError(
+                f"{task.folder} was trained with {name} {before}, and this study now has {now}. Remove that folder, or "
+                "name another one for the study with --to DIR."
+            )
 
 
 def task_of(

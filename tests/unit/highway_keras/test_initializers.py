@@ -107,6 +107,15 @@ def test_large_images_are_sampled(monkeypatch):
     np.testing.assert_allclose(np.cov(outputs(images, found)[:, ::2].T), np.eye(4), atol=0.1)
 
 
+def test_many_small_images_are_sampled_at_every_place(monkeypatch):
+    monkeypatch.setattr("highway_keras.initializers.PATCHES", 5000)
+    images = np.zeros((5000, 8, 8, 1), "float32")
+    images[:, 3:, 3:] = np.random.default_rng(0).normal(size=(5000, 5, 5, 1))
+    found = patch_whitening(images, np.zeros((3, 3, 1, 18)))
+
+    np.testing.assert_allclose(np.cov(outputs(images, found)[:, ::2].T), np.eye(9), atol=0.1)
+
+
 @pytest.mark.parametrize("shape", [(5, 12, 10, 3), (5, 1, 10, 2), (5, 12, 2, 2), (12, 10, 2), (0, 12, 10, 2)])
 def test_images_that_do_not_fit_the_kernel_are_refused(shape):
     with pytest.raises(ValueError, match=r"images must be \[n, height, width, 2\].*Received: images\.shape="):

@@ -190,6 +190,18 @@ def sequential(input_shape, outputs):
 def undefined(input_shape, outputs):
     return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(outputs)])
 
+def listed(input_shape, outputs, count=1):
+    image = keras.Input(input_shape, name="image")
+    flat = keras.layers.Flatten()(image)
+    return keras.Model([image], [keras.layers.Dense(outputs)(flat) for _ in range(count)], name="mine")
+
+def named(input_shape, outputs):
+    net = listed(input_shape, outputs)
+    return keras.Model({"image": net.inputs[0]}, {"logits": net.outputs[0]}, name="mine")
+
+def several(input_shape, outputs):
+    return listed(input_shape, outputs, 2)
+
 class Subclass(keras.Model):
     def call(self, inputs):
         return inputs
@@ -219,8 +231,9 @@ def test_a_net_comes_from_a_function_of_the_users_own(own):
     assert built.count_params() == 64 * 5 + 5 + 5 * 4 + 4
 
 
-def test_a_sequential_net_becomes_a_functional_one(own):
-    built = net.build(toy_config(model=ModelConfig(preset="mynets:sequential")), DATA, "float32")
+@pytest.mark.parametrize("kind", ["sequential", "listed", "named"])
+def test_a_net_without_a_single_tensor_as_input_and_output_becomes_one_with_them(own, kind):
+    built = net.build(toy_config(model=ModelConfig(preset=f"mynets:{kind}")), DATA, "float32")
     assert (built.input.shape, built.name, built.count_params()) == ((None, 8, 8, 1), "mine", 64 * 4 + 4)
 
 
@@ -235,6 +248,7 @@ def test_a_sequential_net_becomes_a_functional_one(own):
         ("mynets:undefined", "that starts with an Input. Received: Sequential"),
         ("mynets:subclass", "Received: Subclass"),
         ("mynets:other", r"to \(None, 4\), logits in float32"),
+        ("mynets:several", r"Received: a net from .* to \[\(None, 4\), \(None, 4\)\], float32"),
         ("mynets:half", "Received: a net from .* bfloat16"),
     ],
 )

@@ -101,6 +101,13 @@ def test_processes_whose_scores_differ_wait_for_the_last_one_to_run_out_of_patie
     assert is_over(run, progress)
 
 
+def test_epochs_with_smaller_images_cost_no_patience(tmp_path):
+    config = toy_config(epochs=8, patience=2, small_side=4, small_share=0.5)
+    run = Run(tmp_path, config, RECORD, writes=False)
+    ends = [is_over(run, Progress(step=RECORD.steps_per_epoch * epoch, improved_epoch=1)) for epoch in range(1, 9)]
+    assert ends == [False] * 5 + [True] * 3
+
+
 @pytest.mark.parametrize(
     ("slowest", "asked"), [(0.0, [8]), (0.12, [4, 8]), (0.3, [*range(1, 12)]), (2.0, [*range(1, 12)])]
 )

@@ -145,6 +145,10 @@ def test_a_space_is_checked(wrong, message):
         ({"weight_decay": (0.001, 0.1)}, {"optimizer": Adam()}, "without --optimizer.name sgd, adamw, lion or muon"),
         ({"beta_1": (0.8, 0.95)}, {}, "--search.beta-1 has no effect without --optimizer.name lion"),
         ({"freeze": (0, 2)}, {}, "--search.freeze has no effect without --from"),
+        ({"whitened": (False, True)}, {"start_from": "run"}, "without a net that has not been trained, and no --from"),
+        ({"offset": (-1.0, 1.0)}, {"preprocess": {"mean": "channel"}}, "without --preprocess.mean none"),
+        ({"offset": (-1.0, 1.0)}, {"preprocess": {"contrast": 1.0}}, "without images whose contrast is not normalized"),
+        ({"scale": (0.1, 1.0)}, {"preprocess": {"contrast": 1.0}}, "without images whose contrast is not normalized"),
         ({"small_share": (0.2, 0.8)}, {}, "--search.small-share has no effect without --small-side"),
         ({"decay": (0.5, 0.9)}, {"schedule": CosineSchedule()}, "without --schedule.kind step or exponential"),
         (
@@ -157,6 +161,11 @@ def test_a_space_is_checked(wrong, message):
 def test_a_search_without_effect_is_refused(wanted, config, message):
     with pytest.raises(UserError, match=message):
         space.check(Space(**wanted), toy_config(**config))
+
+
+def test_an_offset_that_only_some_trials_cancel_is_searched():
+    config = toy_config(preprocess={"mean": "channel"})
+    space.check(Space(offset=(-1.0, 1.0), mean=("none", "channel")), config)
 
 
 def test_samples_are_all_choices_and_numbers_near_both_ends_of_a_range():

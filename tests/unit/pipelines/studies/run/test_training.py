@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import keras
 import pytest
 from rich.console import Console
 
@@ -12,9 +13,9 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import MEASURED
 from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.optimization import STUDY
-from pipelines.studies.run import training
+from pipelines.studies.run import reproduce, training
 from pipelines.studies.run.budget import reduced
-from pipelines.studies.run.study_plan import STUDY_FILE
+from pipelines.studies.run.study_plan import STUDY_FILE, StudyPlan
 from pipelines.studies.run.training import planned
 from pipelines.tuning import space
 from tests.toy_data import toy_config
@@ -68,17 +69,21 @@ def test_runs_on_a_cluster_read_the_data_of_the_command(tmp_path, monkeypatch):
     assert {member.task.data_dir for member in members} == {tmp_path / "data"}
 
 
-def test_a_run_of_an_arm_that_has_changed_since_is_refused(tmp_path):
-    study, arm = depth_contrast.STUDY, next(iter(depth_contrast.STUDY.arms))
+def test_a_run_of_an_arm_that_has_changed_since_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce, "train_runs", lambda *_, **__: pytest.fail("a run was trained"))
+    # Also of an arm that is not asked for, as the page reports it.
+    study, (arm, *_, asked) = depth_contrast.STUDY, depth_contrast.STUDY.arms
     config = study.arms[arm].config.seeded(0, study.draws)
     path = made(tmp_path / "mine", f"{arm}-seed-0", config.model_copy(update={"epochs": 7}))
+    plan = StudyPlan(
+        study=study.name, schedule="full", budget=1.0, backend=keras.backend.backend(),
+        arms=dict(reduced(study.arms, study.seeds, 1.0).arms),
+    )  # fmt: skip
+    (tmp_path / "mine" / STUDY_FILE.name).write_text(plan.model_dump_json())
     with pytest.raises(
         UserError, match=rf"{path} was trained with epochs 7, and this study now has {config.epochs}\. "
     ):
-        training.train_runs(
-            study, reduced(study.arms, 1, 1.0), tmp_path / "mine", "tensorflow", data_dir=None,
-            machines=training.Machines(), console=Console(file=io.StringIO()),
-        )  # fmt: skip
+        reproduce.reproduce(study.name, to=tmp_path / "mine", arms=[asked], console=Console(file=io.StringIO()))
 
 
 def test_a_run_that_diverged_is_a_result(tmp_path, other):
