@@ -102,7 +102,8 @@ def _freeze(net: keras.Model, count: int | Literal["all"]) -> None:
 
 def _checked(net: Any, preset: str, shape: tuple[int, ...], outputs: int) -> keras.Model:
     """Returns the model that the user's own function returned, as a functional one; presets need no check."""
-    inputs, outs = (getattr(net, name, None) or () for name in ("inputs", "outputs"))
+    inputs: list[Any] = getattr(net, "inputs", None) or []
+    outs: list[Any] = getattr(net, "outputs", None) or []
     ends = (getattr(net, name, None) for name in ("input", "output"))
     if len(inputs) == len(outs) == 1 and not all(isinstance(end, keras.KerasTensor) for end in ends):
         # Sequential models have no symbolic input and output of their own; others a list or a dictionary of one.

@@ -55,20 +55,21 @@ def check(space: Space, config: Config) -> None:
 
 def _needed(name: str, names: Collection[str], config: Config) -> str:
     """Returns what a hyperparameter has no effect without; nothing if the configuration has it."""
-    if name == "magnitude" and not (config.augment.rand_augment or "rand_augment" in names):
-        return "--augment.rand-augment 2"
-    if name == "small_share" and not (config.small_side or "small_side" in names):
-        return "--small-side"
-    if name == "transform_bias" and not gated(config.model):
-        return "a highway net"
-    if name == "freeze" and not config.start_from:
-        return "--from"
-    if name == "whitened" and config.start_from:
-        return "a net that has not been trained, and no --from"
-    if name in ("scale", "offset") and config.preprocess.contrast and "contrast" not in names:
-        return "images whose contrast is not normalized"
-    if name == "offset" and config.preprocess.mean != "none" and "mean" not in names:
-        return "--preprocess.mean none"
+    process = config.preprocess
+    varied = process.contrast is None or "contrast" in names
+    rows = (
+        ("magnitude", config.augment.rand_augment or "rand_augment" in names, "--augment.rand-augment 2"),
+        ("small_share", config.small_side or "small_side" in names, "--small-side"),
+        ("transform_bias", gated(config.model), "a highway net"),
+        ("freeze", config.start_from, "--from"),
+        ("whitened", not config.start_from, "a net that has not been trained, and no --from"),
+        ("scale", varied, "images whose contrast is not normalized"),
+        ("offset", varied, "images whose contrast is not normalized"),
+        ("offset", process.mean == "none" or "mean" in names, "--preprocess.mean none"),
+    )
+    for one, has, needed in rows:
+        if one == name and not has:
+            return needed
     section, _, field = HYPERPARAMETERS[name].path.rpartition(".")
     if not section or hasattr(getattr(config, section), field):
         return ""
