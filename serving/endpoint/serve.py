@@ -16,7 +16,7 @@ from serving.endpoint.workers import supervise
 from serving.engine.crashes import Crashes
 from serving.engine.mirror import INTERVAL
 from serving.engine.processes import ChildProcesses, EndedError
-from serving.engine.readiness import HEALTH_ONLY, Readiness
+from serving.engine.readiness import AT_ONCE, HEALTH_ONLY, Readiness
 from serving.keys import Keys, KeysError
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 ANSWER = 20.0
 # Seconds after SIGTERM to finish writing answers, beyond the time limit of a prediction.
 GRACE = 5
-# File descriptors for models, logs, listening sockets and connections that are for health only, and for each child
-# process, which has three pipes while it starts.
-RESERVE, CHILD = 64 + HEALTH_ONLY, 6
+# File descriptors for models, logs and listening sockets, and for each child process, which has three pipes while it
+# starts.
+FILES, CHILD = 64, 6
+# Those that connections leave free, without child processes.
+RESERVE = FILES + HEALTH_ONLY + AT_ONCE
 
 
 def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int:

@@ -15,6 +15,9 @@ TICK = 0.05
 HEALTH_ONLY = 128
 """Connections beyond the limits, which only answer questions about health: whatever asks them, and restarts an endpoint
 without an answer, must not depend on what other clients do."""
+AT_ONCE = HEALTH_ONLY * 3 // 4
+"""Further connections, which are accepted together once all others are taken, before those that they replace are
+closed. Fewer than those for health: the requests of these are read before further ones replace them."""
 
 
 class Readiness:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from serving.engine.readiness import HEALTH_ONLY
+from serving.engine.readiness import AT_ONCE, HEALTH_ONLY
 from serving.engine.settings import Limits
 from serving.requests.metrics import CONNECTIONS
 
@@ -101,8 +101,7 @@ class Places:
             with suppress(OSError):
                 await one.loop.connect_accepted_socket(one.another, made)
 
-        # Not all places for health: the requests of these are read before further ones replace them.
-        for _ in range(HEALTH_ONLY * 3 // 4):
+        for _ in range(AT_ONCE):
             try:
                 made, _ = listening.accept()
             except OSError:

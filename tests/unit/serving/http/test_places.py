@@ -3,9 +3,12 @@
 import contextlib
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from serving.endpoint.serve import RESERVE
+from serving.engine.readiness import HEALTH_ONLY
 from serving.http import places
 from serving.http.connections import LimitedProtocol
 from tests.endpoint import eventually
@@ -182,3 +185,30 @@ def test_connections_that_wait_are_accepted_together_once_all_places_are_taken(m
         assert [status(said(one)) for one in waiting] == [b"503", b"200"] * 10
         assert accepted
         eventually(lambda: len(server.opened()) == 1)
+
+
+def test_files_are_reserved_for_all_connections_beyond_the_limits(monkeypatch):
+    monkeypatch.setattr(places, "SILENT", 60)
+    another, opened = LimitedProtocol.another, []
+
+    def files():
+        return len(list(Path("/dev/fd").iterdir()))
+
+    def counted_another(one):
+        opened.append(files())
+        return another(one)
+
+    monkeypatch.setattr(LimitedProtocol, "another", counted_another)
+    with Server(alone=True, connections=1) as server, held(server, 1, HEAD.replace(b"10", b"9999")):
+        clients = [server.connect() for _ in range(HEALTH_ONLY)]
+        eventually(lambda: len(server.opened()) == HEALTH_ONLY + 1)
+        until = threading.Event()
+        server.opened()[0].loop.call_soon_threadsafe(until.wait)
+        clients += [server.connect() for _ in range(2 * HEALTH_ONLY)]
+        before = files()
+        opened.clear()
+        until.set()
+        eventually(lambda: opened)
+        for one in clients:
+            one.close()
+    assert HEALTH_ONLY < HEALTH_ONLY + max(opened) - before <= RESERVE
