@@ -28,6 +28,8 @@ _HEALTH = re.compile(
     rb"(GET|HEAD) /(v2/health/(live|ready)|v2/models/[^/?]+(/versions/[^/?]+)?/ready"
     rb"|v1/models/[^/?:]+(/(versions|labels)/[^/?:]+)?)?(\?.*)?"
 )
+# A URL with a host and without a path, up to where the path would be.
+_HOST = re.compile(rb"https?://[^/?#]+(?=[?#]|$)", re.IGNORECASE)
 _SLOW = refusal(b"408 Request Timeout", b"the request did not come in time.")
 _FULL = refusal(b"503 Service Unavailable", b"too many connections are open.", b"retry-after: 1\r\n")
 _SMALL = refusal(b"400 Bad Request", b"the chunks of the body have less than %d bytes on average." % CHUNK)
@@ -155,14 +157,18 @@ class LimitedProtocol(HttpToolsProtocol):
         """Starts the time limit of the body, unless the connection is for health only, and the request for another."""
         if self.parser.should_upgrade():
             return
+        if (host := _HOST.match(self.url)) is not None:
+            # As clients of a proxy may send it; uvicorn does without the path that it stands for.
+            self.url = host[0] + b"/" + self.url[host.end() :]
         asked = self.parser.get_method() + b" " + self.url
         if self._health_only and not self.has_asked() and not _HEALTH.fullmatch(asked):
             self.refuse_as_full()
             # The parser stops.
             raise ValueError("the connection is for health only")
+        # The parser stops if uvicorn cannot split the URL: the request has no body then.
+        super().on_headers_complete()
         self.sending, self.since, self._received, self._unparsed = "body", self.loop.time(), 0, 0
         self._chunks = self._chunked = 0
-        super().on_headers_complete()
         if self._health_only:
             # Nothing that follows is read.
             self.cycle.keep_alive = False

@@ -25,7 +25,7 @@ class Server:
     """
 
     def __init__(self, *, alone=False, **limits):
-        self.ended, self.gone = [], threading.Event()
+        self.asked, self.ended = [], []
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.listening.setblocking(False)
         http = protocol(Limits(**{"idle": 0.3, **limits}), self.listening if alone else None)
@@ -38,6 +38,7 @@ class Server:
         self.thread = threading.Thread(target=self.server.run, args=([self.listening],))
 
     async def app(self, scope, receive, send):
+        self.asked.append((scope["raw_path"], scope["query_string"]))
         body, more = b"", True
         while more and scope["path"] != "/refused":
             message = await receive()

@@ -1,6 +1,7 @@
 """Slow clients over real sockets, with limits of some tenths of a second."""
 
 import contextlib
+import re
 import socket
 import time
 from unittest import mock
@@ -122,6 +123,24 @@ def test_a_malformed_request_is_answered_after_those_before_it():
     assert first.startswith(b"HTTP/1.1 200")
     assert second.endswith(b'\r\n\r\n{"error":"the request is not valid HTTP."}')
     assert b"HTTP/1.1" not in second
+
+
+def get(url):
+    return b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n" % url
+
+
+@pytest.mark.parametrize("before", [b"", HEAD + b"0123456789"], ids=["alone", "pipelined"])
+@pytest.mark.parametrize("url", [b"http://[::1/", b"http://here:x/"])
+def test_a_url_that_is_none_is_refused_after_the_requests_before_it(server, before, url):
+    answer = said(server.connect(before + get(url)))
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answer) == ([b"200", b"400"] if before else [b"400"])
+
+
+@pytest.mark.parametrize("query", [b"", b"?a=/b"])
+def test_a_url_without_a_path_is_that_of_the_root(server, query):
+    answer = said(server.connect(HEAD + b"0123456789" + get(b"http://here" + query) + get(b"HTTP://here:80" + query)))
+    assert answer.count(b"200 OK") == 3
+    assert server.asked == [(b"/", b""), *2 * [(b"/", query[1:])]]
 
 
 def test_what_is_not_http_is_refused_and_counted(server, monkeypatch):
