@@ -59,7 +59,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unparsed = 0
         # Chunks of the body that have been parsed but not passed on.
         self._parts: list[bytes] = []
-        # Why the parser would stop, and whether it has: the refusal follows the answers to the requests before.
+        # Why the parser would stop, and whether nothing more is parsed: the refusal follows the answers to the requests
+        # before.
         self._fault = _MALFORMED, "malformed"
         self._stopped = False
         self._unread_since: float | None = None
@@ -84,6 +85,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answers the requests that have arrived completely: `shutdown(SHUT_WR)` only ends what the client sends."""
         self._ended = True
+        if self.sending == "body" and self.pipeline:
+            self._stop()
         return self.sending != "body" and not self._is_free() and not self._answers.lingers
 
     def data_received(self, data: bytes) -> None:
@@ -200,20 +203,26 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _stop(self) -> None:
         """Refuses a request that cannot be parsed, unless it has been refused for a better reason."""
-        if self.transport.is_closing():
-            return
-        if self.sending != "body" and not self._is_free():
-            # Answers come in the order of requests: this one would be taken for that of the request before it.
-            self._stopped, self.sending = True, None
-            return
-        self._refuse(*self._fault, begun=True)
+        if not (self._stopped or self.transport.is_closing()):
+            self._refuse(*self._fault, begun=True)
+
+    def _put_off(self, answer: bytes, reason: str) -> bool:
+        """Puts a refusal off if requests before have no answer yet: it would be taken for that of one of them."""
+        # The request whose body is coming waits for its turn, if it is not the only one.
+        if self._stopped or not (self.pipeline if self.sending == "body" else not self._is_free()):
+            return False
+        if self.sending == "body":
+            self.pipeline.popleft()
+            self._parts.clear()
+        self._fault, self._stopped, self.sending = (answer, reason), True, None
+        return True
 
     def on_response_complete(self) -> None:
         """Starts the idle time, unless the client is already sending its next request."""
         self._answers.flush()
         self.heard = self.loop.time()
-        if self._stopped and not self.pipeline:
-            self._stop()
+        if self._stopped and not (self.pipeline or self.transport.is_closing()):
+            self._refuse(*self._fault, begun=True)
         if self.sending is None:
             self.since = self.heard
         if self.pipeline or self.transport.is_closing():
@@ -308,12 +317,14 @@ class LimitedProtocol(HttpToolsProtocol):
         return True
 
     def _refuse(self, answer: bytes, reason: str, *, begun: bool = False) -> None:
+        if self._put_off(answer, reason):
+            return
         cut(reason).inc()
         # Browsers open connections in advance, and a request that has been answered needs no second answer.
         answers = self.cycle and not self.cycle.response_started if self.sending == "body" else begun or self._received
         if answers or answer is _FULL:
             self.transport.write(answer)
-            self._refused = self._received > 0
+            self._refused = begun or self._received > 0
         self.transport.close()
 
 

@@ -143,6 +143,32 @@ def test_a_url_without_a_path_is_that_of_the_root(server, query):
     assert server.asked == [(b"/", b""), *2 * [(b"/", query[1:])]]
 
 
+CHUNKS = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
+LONG = b"A: " + b"a" * (2 * connections.HEAD)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_refusal_follows_the_answers_to_the_requests_before(server, others, ended):
+    refused = {
+        CHUNKS + b"zz\r\n": b"400",
+        CHUNKS + b"1\r\na\r\n" * (2 * connections.CHUNKS): b"400",
+        CHUNKS + b"0\r\n" + LONG: b"431",
+        GET[:-2] + LONG: b"431",
+        b"nonsense\r\n\r\n": b"400",
+        # A body that is cut off is refused at once.
+        HEAD + b"half": b"400" if ended else b"408",
+    }
+    clients = [server.connect(SLOW + others * (HEAD + b"0123456789") + last) for last in refused]
+    if ended:
+        for one in clients:
+            one.shutdown(socket.SHUT_WR)
+    for client, refusal in zip(clients, refused.values(), strict=True):
+        assert re.findall(rb"HTTP/1\.1 (\d+)", said(client)) == [*(1 + others) * [b"200"], refusal]
+    # None of the refused ones, whose bodies do not end, is begun.
+    assert len(server.asked) == (1 + others) * len(refused)
+
+
 def test_what_is_not_http_is_refused_and_counted(server, monkeypatch):
     refused = []
     monkeypatch.setattr(connections, "cut", lambda reason: refused.append(reason) or mock.Mock())
