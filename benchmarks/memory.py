@@ -35,7 +35,7 @@ from serving.engine.settings import Settings
 from serving.http.places import UNREAD
 from serving.memory import KEPT
 from serving.rpc import calls
-from serving.rpc.server import CALLS, MESSAGE, WINDOW
+from serving.rpc.server import MESSAGE, MOST, WINDOW
 
 MB = 1_000_000
 # Bytes of the terms in docs/serving.md, which are rounded up from what `run` measures.
@@ -67,7 +67,7 @@ def bound(start: int, nets: Iterable[str], settings: Settings, *, with_grpc: boo
     """
     computing = settings.threads * (sum(NETS[net] for net in nets) + SMALL_PICTURE + READER)
     decoding = settings.decoders * (PICTURE + DECODER + MEMORY)
-    messages = (calls.ARRIVING + calls.CHECKS) * MESSAGE + CALLS * WINDOW + calls.UNREAD if with_grpc else 0
+    messages = (calls.ARRIVING + calls.CHECKS) * MESSAGE + MOST * WINDOW + calls.UNREAD if with_grpc else 0
     return start + KEPT + computing + decoding + settings.bodies + UNREAD + messages + TRIALS
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import unquote
 
 import grpc
@@ -34,6 +34,11 @@ CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+# Calls that may be in progress, without health checks: gRPC accepts some more, so that these are answered whatever
+# else is in progress. A watch of health, which may never end, does not count as a check.
+CALLS = 1024
+# One of this many calls from an address may be a watch of health.
+WATCHES = 16
 # Metadata with the milliseconds after which a client may try again (gRPC's proposal A6).
 _RETRY = "grpc-retry-pushback-ms"
 # Messages of more than a few bytes that may arrive at the same time, and seconds that each may take while others wait:
@@ -65,6 +70,8 @@ class GrpcCall:
 Method = Callable[[GrpcCall, bytes], Awaitable[bytes]]
 # Address and port of a client.
 Client = tuple[str, int]
+# What limits on calls distinguish.
+Kind = Literal["call", "check", "watch"]
 
 
 class Arrivals:
@@ -138,6 +145,10 @@ class CallLimits:
     address: int
     """Calls from one address that may be open."""
     by_address: Counter[str] = field(default_factory=Counter)
+    watches: Counter[str] = field(default_factory=Counter)
+    """Watches of health, by address."""
+    others: int = 0
+    """Calls that are no checks of health."""
     # Of each answered call that is still open, because its client grants no room for the answer: the client, the time
     # limit, and the bytes of the answer; the oldest first.
     _unread: dict[Any, tuple[Client, float, int]] = field(default_factory=dict)
@@ -149,17 +160,23 @@ class CallLimits:
     def __post_init__(self) -> None:
         self.messages, self.checks = Arrivals(self.body, ARRIVING), Arrivals(self.body, CHECKS)
 
-    def begin(self, context: Any) -> None:
+    def begin(self, context: Any, kind: Kind) -> None:
         """Counts a call until it is closed, which is after its answer has been read.
 
         Raises:
-            BusyError: too many calls from its address are open.
+            BusyError: too many calls from its address are open, or too many of all.
         """
         address, _ = client_of(context.peer())
         if self.by_address[address] >= self.address:
             raise BusyError(f"{self.address} calls from this address are in progress, the limit.", after=1.0)
+        if kind != "check" and self.others >= CALLS:
+            raise BusyError(f"{CALLS:,} calls are in progress, the limit.", after=1.0)
+        if kind == "watch" and self.watches[address] >= (most := max(self.address // WATCHES, 1)):
+            raise BusyError(f"health is watched {most} times from this address, the limit.", after=1.0)
         self.by_address[address] += 1
-        context.add_done_callback(partial(self._end, address))
+        self.watches[address] += kind == "watch"
+        self.others += kind != "check"
+        context.add_done_callback(partial(self._end, address, kind))
 
     def answered(self, context: Any, size: int) -> None:
         """Starts the time limit for reading the answer of a call that `begin` has counted, unless it has ended."""
@@ -176,11 +193,13 @@ class CallLimits:
                 total -= size
         return found
 
-    def _end(self, address: str, context: Any) -> None:
+    def _end(self, address: str, kind: Kind, context: Any) -> None:
         self._unread.pop(context, None)
         self.by_address[address] -= 1
+        self.watches[address] -= kind == "watch"
+        self.others -= kind != "check"
         if not self.by_address[address]:
-            del self.by_address[address]
+            del self.by_address[address], self.watches[address]
 
 
 def handler(
@@ -235,7 +254,7 @@ def handler(
 
     async def respond(call: GrpcCall, record: RequestRecord, context: Any) -> bytes | Denial:
         try:
-            limits.begin(context)
+            limits.begin(context, "check" if is_open else "call")
             with parts.access.tracing.use(record.trace):
                 body = await arrivals.read(context)
                 call.size = len(body)

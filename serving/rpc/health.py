@@ -16,7 +16,7 @@ from serving.engine.about import About
 from serving.engine.processes import SMALL
 from serving.errors import ServingError
 from serving.requests.refusals import refusal
-from serving.rpc.calls import CODES, CallLimits
+from serving.rpc.calls import CODES, CallLimits, Kind
 
 SERVICE = "grpc.health.v1.Health"
 # Name of the entry for liveness; readiness has the empty name, as in gRPC's specification.
@@ -70,7 +70,7 @@ class Health:
                 await asyncio.sleep(TICK)
 
     async def _check(self, _: object, context: Any) -> bytes:
-        name = await self._requested(context)
+        name = await self._requested(context, "check")
         if name not in self._statuses:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {name!r}.")
         response = _response(self._statuses[name])
@@ -78,7 +78,7 @@ class Health:
         return response
 
     async def _watch(self, _: object, context: Any) -> None:
-        name, last = await self._requested(context), None
+        name, last = await self._requested(context, "watch"), None
         while not self._about.settings.closing.is_set():
             if (status := self._statuses.get(name, HealthCheckResponse.SERVICE_UNKNOWN)) != last:
                 last = status
@@ -86,10 +86,10 @@ class Health:
             await asyncio.sleep(TICK)
         await context.write(_response(HealthCheckResponse.NOT_SERVING))
 
-    async def _requested(self, context: Any) -> str:
+    async def _requested(self, context: Any, kind: Kind) -> str:
         """Returns the name in a request, or aborts the call."""
         try:
-            self._limits.begin(context)
+            self._limits.begin(context, kind)
             return _name(await self._limits.checks.read(context))
         except DecodeError:
             code, message = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a HealthCheckRequest."

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 import grpc
 
 from serving.engine.about import About
+from serving.engine.readiness import HEALTH_ONLY
 from serving.engine.settings import Limits, Settings
 from serving.requests.endpoint_parts import EndpointParts
 from serving.rpc import open_inference, tf_serving
-from serving.rpc.calls import CallLimits, handler
+from serving.rpc.calls import CALLS, CallLimits, handler
 from serving.rpc.connections import ConnectionLimits
 from serving.rpc.health import TICK, Health
 
-# Calls of one connection, and of all connections, that may be in progress.
-STREAMS, CALLS = 256, 1024
+# Calls of one connection, and of all connections with health checks, that may be in progress.
+STREAMS, MOST = 256, CALLS + HEALTH_ONLY
 # Bytes of a message: gRPC copies it on the event loop, and blocks it meanwhile.
 MESSAGE = 2**23
 # Bytes of each call that gRPC takes in before the call is read, by its default.
@@ -40,7 +41,7 @@ async def serve(parts: EndpointParts, address: str, limits: Limits, grace: float
     Raises:
         OSError: the address cannot be used.
     """
-    server = grpc.aio.server(options=_options(parts.settings, limits, grace), maximum_concurrent_rpcs=CALLS)
+    server = grpc.aio.server(options=_options(parts.settings, limits, grace), maximum_concurrent_rpcs=MOST)
     call_limits = CallLimits(limits.body, limits.address)
     services = {
         open_inference.SERVICE: open_inference.methods(parts),
