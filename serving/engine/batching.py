@@ -185,7 +185,12 @@ class Batcher:
                 self._wake(loop)
                 return
             self._running += 1
-            computing = loop.run_in_executor(self.executor, self._timed, images)
+            try:
+                computing = loop.run_in_executor(self.executor, self._timed, images)
+            except RuntimeError as error:
+                # The system can start no thread for now.
+                computing = loop.create_future()
+                computing.set_exception(error)
             computing.add_done_callback(partial(self._done, batch))
 
     def _is_worth_a_core(self) -> bool:

@@ -209,13 +209,25 @@ class Decoder:
                 message = f"{len(self._waiting)} large image files are waiting already; the limit is {self.queue}."
                 raise BusyError(message, after=sum(one[2] for one in self._waiting) / self.processes)
             due = time.monotonic() + PATIENCE * seconds
-            heapq.heappush(self._waiting, (due, next(self._numbers), seconds, future, work))
-        # The next free thread takes the file that is due first, not necessarily this one.
-        self._threads.submit(self._run_next)
+            entry = (due, next(self._numbers), seconds, future, work)
+            heapq.heappush(self._waiting, entry)
+        try:
+            # The next free thread takes the file that is due first, not necessarily this one.
+            self._threads.submit(self._run_next)
+        except RuntimeError:
+            # The system can start no thread for now; another one may have taken the file.
+            with self._lock:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    heapq.heapify(self._waiting)
+                    raise
         return future
 
     def _run_next(self) -> None:
         with self._lock:
+            if not self._waiting:
+                # `submit` had put this call in its queue before it found that no thread could be started.
+                return
             *_, future, work = heapq.heappop(self._waiting)
         if not future.set_running_or_notify_cancel():
             return

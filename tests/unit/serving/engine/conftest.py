@@ -1,4 +1,7 @@
-"""A catalog over folders that stand for versions."""
+"""A catalog over folders that stand for versions, and an executor whose first thread cannot be started."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,3 +31,18 @@ def catalog(root):
     made = Catalog(root, opened)
     made.refresh()
     return made
+
+
+@pytest.fixture
+def no_thread_at_first(monkeypatch):
+    """An executor; the first thread that it starts fails, as in a container with a limit on processes."""
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def failing_start(thread):
+        if thread.name.startswith("late") and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", failing_start)
+    with ThreadPoolExecutor(2, "late") as made:
+        yield made

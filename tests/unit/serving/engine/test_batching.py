@@ -114,6 +114,25 @@ def test_a_request_larger_than_a_batch_is_computed_alone(batcher, net):
     assert [len(answer["same"]) for answer in answers] == [1, 12, 1]
 
 
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_thread_that_cannot_be_started_stops_no_later_batch(net, no_thread_at_first, count, parallel):
+    batcher = Batcher(net, largest=8, queue=20, executor=no_thread_at_first, parallel=parallel)
+    batcher._seconds = 1.0
+
+    async def twice():
+        requests = [images(number) for number in range(count)]
+        return [await asyncio.wait_for(together(batcher, *requests), 20) for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    # As after any batch that fails, each of several requests is computed again, alone.
+    assert [str(answer) for answer in first if isinstance(answer, Exception)] == (
+        ["can't start new thread"] if count == 1 else []
+    )
+    assert [answer["same"].item() for answer in second] == list(range(count))
+    assert (batcher._running, batcher.waiting) == (0, 0)
+
+
 def test_an_empty_request_is_answered(batcher):
     (answer,) = asyncio.run(together(batcher, np.zeros((0, 1), np.uint8)))
     assert answer["same"].shape == (0, 1)

@@ -186,6 +186,22 @@ def test_cheaper_files_are_decoded_first_and_those_beyond_the_queue_refused(monk
     assert order == ["first", "photograph", "bomb"]
 
 
+def test_a_file_for_which_no_thread_can_be_started_takes_no_place(no_thread_at_first, monkeypatch):
+    monkeypatch.setattr(Decoder, "decode_limited", lambda *_: np.zeros((1, 1, 4), np.uint8))
+
+    async def ask(light):
+        decoder = Decoder(light, processes=1, queue=1, pixels=10**8)
+        decoder._threads = no_thread_at_first
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await decoder.decode(saved((600, 600), "GIF"), "a", len)
+        assert await decoder.decode(saved((600, 600), "GIF"), "a", len) == 1
+        assert not decoder._waiting
+        decoder.close()
+
+    with ThreadPoolExecutor(1) as light:
+        asyncio.run(ask(light))
+
+
 def test_closing_does_not_wait_for_a_conversion_that_never_ends():
     began, closed = threading.Event(), threading.Event()
 
