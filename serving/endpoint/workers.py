@@ -21,8 +21,8 @@ from serving.engine.readiness import Readiness
 
 # Minimum seconds between two starts of the same worker.
 PAUSE = 1.0
-# Start of the names of folders with metrics.
-_METRICS = "highway-workers-"
+# Start of the names of folders with metrics, and end of the names of Prometheus's files in them.
+_METRICS, _METRICS_FILE = "highway-workers-", ".db"
 _STOP = (signal.SIGTERM, signal.SIGINT)
 _HANDLED = (*_STOP, signal.SIGCHLD)
 log = logging.getLogger(__name__)
@@ -58,7 +58,9 @@ def _metrics_folder() -> Iterator[str]:
     root = Path(tempfile.gettempdir())
     for left in root.glob(f"{_METRICS}*"):
         with suppress(OSError), _locked(left):
-            shutil.rmtree(left)
+            # A user may have a folder of such a name, too.
+            if all(one.suffix == _METRICS_FILE and one.is_file() for one in left.iterdir()):
+                shutil.rmtree(left)
     # Renamed once it is locked: until then, another endpoint would take it for that of a killed one.
     aside = Path(tempfile.mkdtemp(prefix=".highway-"))
     with ExitStack() as lock:

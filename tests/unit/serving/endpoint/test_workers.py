@@ -150,3 +150,16 @@ def test_the_folder_of_a_killed_endpoint_is_removed_by_the_next_one(tmp_path, mo
         living.send_signal(signal.SIGINT)
         assert living.wait(60) == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_only_folders_with_nothing_but_metrics_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    kept = {"results": "notes.txt", "archive": "model.db/1"}
+    for name, file in {**kept, "killed": "counter_0.db", "": "gauge_all_1.db"}.items():
+        path = tmp_path / f"highway-workers-{name}" / file
+        path.parent.mkdir(parents=True)
+        path.write_text("")
+    with supervisor("def work():\n    stop()\n", 1) as process:
+        assert process.wait(60) == 0
+    assert {one.name for one in tmp_path.iterdir()} == {f"highway-workers-{name}" for name in kept}
+    assert all((tmp_path / f"highway-workers-{name}" / file).is_file() for name, file in kept.items())
