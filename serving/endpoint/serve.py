@@ -5,14 +5,14 @@ import faulthandler
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving import bucket, manifest, memory, repository, signature
 from serving.endpoint.options import EndpointError, EndpointOptions
-from serving.endpoint.workers import supervise
+from serving.endpoint.workers import metrics_folder, supervise
 from serving.engine.crashes import Crashes
 from serving.engine.mirror import INTERVAL
 from serving.engine.processes import ChildProcesses, EndedError
@@ -47,7 +47,8 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
         The exit status of the workers, if there are several.
 
     Raises:
-        EndpointError: a folder, bucket or key is missing, or an address cannot be used.
+        EndpointError: a folder, bucket or key is missing, an address cannot be used, or several workers find no
+            temporary folder to write to.
     """
     url = str(options.models) if bucket.is_url(str(options.models)) else None
     if url is None:
@@ -60,27 +61,28 @@ def serve(options: EndpointOptions, say: Callable[[str], object] = print) -> int
             "--workers needs a system with fork. Start several endpoints behind a load balancer instead."
         )
     trust = _check_keys(options)
-    listening = _listen(options.host, options.port)
-    reserved = None if options.grpc_port is None else _reserve(options.host, options.grpc_port)
-    grpc_address = _shown(reserved) if reserved else None
-    also = f" and grpc://{grpc_address}" if grpc_address else ""
-    say(f"serving {options.models} at http://{_shown(listening)}{also}")
-    readiness = Readiness(options.workers)
-    work = partial(
-        _serve,
-        options,
-        models=models,
-        url=url,
-        trust=trust,
-        listening=listening,
-        grpc_address=grpc_address,
-        readiness=readiness,
-    )
-    if options.workers == 1:
-        work()
-        return 0
-    crashes = Crashes(options.workers)
-    return supervise(partial(work, crashes=crashes), options.workers, crashes, readiness, listening)
+    with metrics_folder() if options.workers > 1 else nullcontext():
+        listening = _listen(options.host, options.port)
+        reserved = None if options.grpc_port is None else _reserve(options.host, options.grpc_port)
+        grpc_address = _shown(reserved) if reserved else None
+        also = f" and grpc://{grpc_address}" if grpc_address else ""
+        say(f"serving {options.models} at http://{_shown(listening)}{also}")
+        readiness = Readiness(options.workers)
+        work = partial(
+            _serve,
+            options,
+            models=models,
+            url=url,
+            trust=trust,
+            listening=listening,
+            grpc_address=grpc_address,
+            readiness=readiness,
+        )
+        if options.workers == 1:
+            work()
+            return 0
+        crashes = Crashes(options.workers)
+        return supervise(partial(work, crashes=crashes), options.workers, crashes, readiness, listening)
 
 
 def check_models(models: Path, say: Callable[[str], object]) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from serving.endpoint.options import EndpointError
 from serving.engine.crashes import Crashes
 from serving.engine.readiness import Readiness
 
@@ -34,8 +35,7 @@ def supervise(
     """Runs a function in several processes and replaces those that end, until SIGTERM or SIGINT.
 
     The processes are forked, so this one should have no threads and no large imports yet. They get every SIGTERM and
-    SIGINT that this process gets, and end with it, even if it is killed. `PROMETHEUS_MULTIPROC_DIR` is set to a folder
-    for the metrics that they share.
+    SIGINT that this process gets, and end with it, even if it is killed. Call it within `metrics_folder`.
 
     Args:
         work: ends gracefully on SIGTERM and SIGINT.
@@ -47,29 +47,44 @@ def supervise(
     Returns:
         Exit status: 0 if all processes ended without an error after the signal.
     """
-    with _metrics_folder() as metrics:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        return _WorkerSupervisor(work, crashes, readiness, listening).run(count)
+    return _WorkerSupervisor(work, crashes, readiness, listening).run(count)
 
 
 @contextmanager
-def _metrics_folder() -> Iterator[str]:
-    """Yields a folder, and removes those of endpoints that were killed: the others have locked theirs."""
-    root = Path(tempfile.gettempdir())
+def metrics_folder() -> Iterator[None]:
+    """Makes a folder for the metrics that workers share, and sets `PROMETHEUS_MULTIPROC_DIR` to it.
+
+    Removes those of endpoints that were killed: the others have locked theirs.
+
+    Raises:
+        EndpointError: it cannot be made.
+
+    Example:
+        with metrics_folder():
+            supervise(work, 2, Crashes(2), Readiness(2), listening)
+    """
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=".highway-"))
+    except OSError as error:
+        raise EndpointError(
+            f"--workers needs a temporary folder for metrics, which cannot be made: {error.strerror}. Set TMPDIR to a "
+            "folder that can be written to."
+        ) from error
+    root = aside.parent
     for left in root.glob(f"{_METRICS}*"):
         with suppress(OSError), _locked(left):
             # A user may have a folder of such a name, too.
             if all(one.suffix == _METRICS_FILE and one.is_file() for one in left.iterdir()):
                 shutil.rmtree(left)
     # Renamed once it is locked: until then, another endpoint would take it for that of a killed one.
-    aside = Path(tempfile.mkdtemp(prefix=".highway-"))
     with ExitStack() as lock:
         # Without locks, the folder stays if this endpoint is killed.
         with suppress(OSError):
             lock.enter_context(_locked(aside))
         folder = aside.rename(root / f"{_METRICS}{aside.name.removeprefix('.highway-')}")
         try:
-            yield str(folder)
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+            yield
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

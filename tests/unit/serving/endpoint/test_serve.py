@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import httpx2 as httpx
@@ -71,6 +72,14 @@ def test_keys_and_ports_are_checked_before_anything_is_served(version, tmp_path)
         assert str(error.value).count(host) == 1
     with pytest.raises(EndpointError, match="not UTF-8"):
         serve(EndpointOptions(models=models, key="s\udcff"))
+
+
+def test_workers_need_a_temporary_folder(version, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    said = []
+    with pytest.raises(EndpointError, match=r"No such file or directory\. Set TMPDIR to a folder that can be written"):
+        serve(EndpointOptions(models=version.parents[1], port=0, workers=2), said.append)
+    assert said == []
 
 
 def test_a_function_starts_an_endpoint(version):

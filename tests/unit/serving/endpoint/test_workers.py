@@ -33,7 +33,8 @@ def stop():
     time.sleep(20)
 
 {}
-sys.exit(workers.supervise(work, {}, Crashes(2), readiness, listening))
+with workers.metrics_folder():
+    sys.exit(workers.supervise(work, {}, Crashes(2), readiness, listening))
 """
 # Says each signal that it gets, closes the port at the first, and ends at the second.
 DRAINING = """

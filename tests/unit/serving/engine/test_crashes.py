@@ -21,7 +21,7 @@ from tests.endpoint import ROOT, eventually
 WORKERS = """
 import os, signal, socket, sys, time
 from serving.engine.crashes import Crashes, Watchdog
-from serving.endpoint.workers import supervise
+from serving.endpoint.workers import metrics_folder, supervise
 from serving.engine.readiness import Readiness
 
 crashes = Crashes(2)
@@ -41,7 +41,8 @@ def work():
         time.sleep(60)
     crashes.attribute("demo/1 a", Watchdog(0.2).limit("demo/1 a", globals()[sys.argv[1]]))(None)
 
-supervise(work, 2, crashes, Readiness(2), socket.socket())
+with metrics_folder():
+    supervise(work, 2, crashes, Readiness(2), socket.socket())
 """
 
 
