@@ -184,7 +184,7 @@ def smoke_test(model: Any) -> None:
     inputs = samples.inputs if samples else np.zeros((COMPARED, *content.input.shape[1:]), content.input.dtype)
     # A graph may have been traced with the number of samples.
     for batch in (inputs, np.resize(inputs, (2 * len(inputs) + 1, *inputs.shape[1:]))):
-        with refusing():
+        with refusing(model.folder):
             found = model.predict(batch)
             sizes(found, len(batch), content)
             values(found, content)
@@ -192,7 +192,7 @@ def smoke_test(model: Any) -> None:
                 values(model.predict_maps(batch), content)
         if samples and not agrees(found[content.predicted], samples, content):
             raise ModelError(
-                f"{named(content)} does not predict like the Keras model it was exported from. Export it again."
+                f"{named(content)} does not predict like the Keras model it was exported from. {again(model.folder)}."
             )
     conversion(model)
 
@@ -210,19 +210,19 @@ def conversion(version: Any) -> None:
     if version.conversion is None:
         return
     for rgba in _drawn():
-        with refusing():
+        with refusing(version.folder):
             version.see(rgba, segments=True)
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Refuses a version whose outputs in the block cannot be answers."""
+def refusing(folder: Path) -> Iterator[None]:
+    """Refuses the version in a folder if its outputs in the block cannot be answers."""
     try:
         yield
     except OutputError as error:
         # A graph that failed may have lacked memory: the version is tried again.
         kind = SmokeTestError if error.__cause__ else ModelError
-        raise kind(f"{error.fault}. Train and export it again.") from error
+        raise kind(f"{error.fault}. {again(folder, 'Train and export it again')}.") from error
 
 
 def named(content: Manifest) -> str:

@@ -14,11 +14,12 @@ def pretrained() -> Path:
     return Path(spec.origin or "").parent / "trained"
 
 
-def again(path: Path) -> str:
-    """Returns what to do about a damaged version, which differs for nets of the package.
+def again(path: Path, own: str = "Export the model again") -> str:
+    """Returns what to do about a version that is damaged or wrong, which differs for nets of the package.
 
     Args:
         path: the version, or a file of it.
+        own: what to do about a version of one's own.
 
     Returns:
         A sentence without its full stop.
@@ -28,4 +29,4 @@ def again(path: Path) -> str:
     """
     if path.resolve().is_relative_to(pretrained().resolve()):
         return "Install highway-keras, which it belongs to, again (pip install --force-reinstall)"
-    return "Export the model again"
+    return own

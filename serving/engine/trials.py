@@ -15,6 +15,7 @@ from serving.engine.processes import ChildProcesses, EndedError, TimeLimitError
 from serving.errors import LoadingError, SmokeTestError, TrialTimeoutError
 from serving.manifest import Manifest
 from serving.model import PART, Model, open_version
+from serving.package import again
 
 T = TypeVar("T")
 # Seconds of a core that a trial may take while all other versions wait; most take one. Not of the clock: on a busy
@@ -110,7 +111,7 @@ class VersionTrials:
             return self._children.call(limited, seconds, smoke_test_version, folder, trusted)
         except TimeLimitError as error:
             raise TrialTimeoutError(
-                f"opening {folder} and a first prediction took more than {error.seconds:g} s. Export it again. In case "
+                f"opening {folder} and a first prediction took more than {error.seconds:g} s. {again(folder)}. In case "
                 "the machine was busy, it is tried again from time to time."
             ) from None
         except EndedError as error:
@@ -118,7 +119,7 @@ class VersionTrials:
                 raise _TakesLongError from None
             raise SmokeTestError(
                 f"opening {folder} and a first prediction crashed the process that tried it ({_ended(error.status)}). "
-                "Export it again."
+                f"{again(folder)}."
             ) from None
 
 
@@ -149,7 +150,7 @@ def smoke_test_version(folder: Path, trusted: Sequence[bytes]) -> Cost:
     """Opens a version, predicts with it, and measures the cost; raises an error if any of it fails."""
     model = open_version(folder, trusted=trusted)
     checks.smoke_test(model)
-    with checks.refusing():
+    with checks.refusing(folder):
         return cost(model)
 
 

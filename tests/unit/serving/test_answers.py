@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from serving import checks, manifest
+from serving import checks, manifest, package
 from serving.errors import ModelError, OutputError, SmokeTestError
 from serving.model import open_version
 from tests import tiny_model
@@ -106,6 +106,23 @@ def test_a_batch_that_cannot_be_answered_is_an_error_of_the_model(version):
         model.predict(np.zeros((11, *tiny_model.SHAPE), "uint8"))
     with pytest.raises(ModelError, match=r"\(10, 4\), its manifest says float32 \(16, 4\)\. Train and export it again"):
         tried(version)
+
+
+def test_a_net_of_the_package_is_not_to_be_trained_or_exported(version, monkeypatch):
+    edit(version, at_most(10))
+    for pretrained, advice in ((version / "other", "Train and export it"), (version.parents[1], "Install highway")):
+        monkeypatch.setattr(package, "pretrained", lambda found=pretrained: found)
+        with pytest.raises(ModelError, match=rf"\(16, 4\)\. {advice}.* again"):
+            tried(version)
+
+
+def test_a_net_of_the_package_that_predicts_otherwise_is_not_to_be_exported(version, monkeypatch):
+    model = open_version(version)
+    model = replace(model, samples=model.samples._replace(predicted=1 - model.samples.predicted))
+    for pretrained, advice in ((version / "other", "Export the model"), (version.parents[1], "Install highway")):
+        monkeypatch.setattr(package, "pretrained", lambda found=pretrained: found)
+        with pytest.raises(ModelError, match=rf"does not predict like the Keras model .*\. {advice}.* again"):
+            checks.smoke_test(model)
 
 
 @pytest.mark.parametrize(

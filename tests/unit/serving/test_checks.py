@@ -120,7 +120,9 @@ def test_dynamic_sizes_of_a_graph_are_tried(version):
         return {"probabilities": np.ones((len(images), 5), "float32")}
 
     opened = open_model(version)
-    model = SimpleNamespace(manifest=opened.manifest, samples=opened.samples, conversion=None, predict=five)
+    model = SimpleNamespace(
+        folder=version, manifest=opened.manifest, samples=opened.samples, conversion=None, predict=five
+    )
     with pytest.raises(
         ModelError, match=r"computes probabilities as float32 \(4, 5\), its manifest says float32 \(4, 4\)"
     ):

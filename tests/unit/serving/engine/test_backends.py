@@ -4,15 +4,17 @@ import os
 import shutil
 import signal
 import threading
+from unittest.mock import Mock
 
 import pytest
 
-from serving import manifest
+from serving import manifest, package
 from serving.engine import backends
 from serving.engine.backends import InProcessBackend
 from serving.engine.catalog import Catalog
-from serving.engine.processes import ChildProcesses
+from serving.engine.processes import ChildProcesses, EndedError, TimeLimitError
 from serving.engine.settings import Settings
+from serving.engine.trials import VersionTrials
 from serving.errors import LoadingError, ModelError, SmokeTestError, UnavailableError
 from serving.model import open_version
 from tests import tiny_model
@@ -41,6 +43,17 @@ def test_an_endless_prediction_does_not_stop_other_models(repository):
     assert "took more than 4 s" in catalog.models()["endless"].failed[1].reason
     # The machine may have been busy.
     assert catalog.models()["endless"].failed[1].pause == 60.0
+
+
+@pytest.mark.parametrize("error", [EndedError(), TimeLimitError(60.0)])
+def test_a_net_of_the_package_that_fails_its_trial_is_not_to_be_exported(repository, monkeypatch, error):
+    folder = repository / "tiny" / "1"
+    trials = VersionTrials(Mock(**{"call.side_effect": error}))
+    for pretrained, advice in ((folder / "other", "Export the model"), (repository, "Install highway-keras")):
+        monkeypatch.setattr(package, "pretrained", lambda found=pretrained: found)
+        with pytest.raises(SmokeTestError, match=rf"opening .*\. {advice}.* again.*\."):
+            trials.run(folder, manifest.read(folder))
+    trials.close()
 
 
 def test_endless_trials_go_on_in_the_background_one_at_a_time(repository):
