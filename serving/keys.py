@@ -89,7 +89,8 @@ class Keys:
 
     def _read(self, path: Path) -> dict[bytes, str]:
         try:
-            lines = regular_files.read(path, _SIZE).decode().splitlines()
+            # Editors on Windows start a file with a byte order mark.
+            lines = regular_files.read(path, _SIZE).decode("utf-8-sig").splitlines()
         except OSError as error:
             raise _UnreadError(
                 f"{path}, the file of keys, cannot be read: {error.strerror}. Check its path and permissions."
@@ -98,7 +99,7 @@ class Keys:
             raise KeysError(f"{path}, the file of keys, is not UTF-8 text. Save it as UTF-8.") from None
         found: dict[bytes, str] = {}
         for number, line in enumerate(lines, 1):
-            if not line.strip() or line.startswith("#"):
+            if not line.strip() or line.lstrip().startswith("#"):
                 continue
             # Messages never quote the line, which has a key.
             name, _, key = line.partition(" ")

@@ -35,6 +35,14 @@ def test_keys_have_names(file):
     assert Keys().find(b"") is None
 
 
+def test_editors_may_add_a_byte_order_mark_and_spaces_before_a_comment(file):
+    file.write_text("\ufeffalice first\r\n  # clients\r\n\t# of others\r\nbob other\r\n")
+    keys = Keys(None, file)
+    assert [keys.find(one) for one in (b"first", b"other")] == ["alice", "bob"]
+    file.write_text("\ufeff# clients\nalice first\n")
+    assert Keys(None, file).find(b"first") == "alice"
+
+
 @pytest.mark.parametrize("only", ["secret\n", "secret\r\n", " secret "])
 def test_space_around_the_key_of_the_environment_is_no_part_of_it(only):
     assert Keys(only).find(b"secret") == "default"
