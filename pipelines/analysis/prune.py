@@ -135,6 +135,9 @@ def _write(run: Run, net: "keras.Model", pruned: Pruned, folder: Path) -> Run:
         command=environment.command(),
         versions=environment.versions(),
         code=environment.code(),
+        # Nothing is left to do, though an unfinished run may be pruned in its best weights.
+        state="finished",
+        trained=False,
         parameters=memory.trained_weights(net),
         # They are of the whole net.
         gates={},

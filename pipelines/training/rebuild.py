@@ -30,8 +30,14 @@ def refuse_resuming(run: Run) -> None:
     """Refuses a run that has ended, or that other code has begun.
 
     Raises:
-        UserError: the run is finished or diverged, or backend or a version differ.
+        UserError: the run is pruned, finished or diverged, or backend or a version differ.
     """
+    if run.record.pruned:
+        # Its configuration is that of the whole net, which training would put in its place.
+        raise UserError(
+            f"{run.path} is finished: it has the pruned net of another run, which is trained no further. Evaluate it "
+            f"with `{next_command('evaluate', run.path)}`, or start a new run from its weights with --from."
+        )
     if run.record.state == "finished":
         raise UserError(
             f"{run.path} is finished: all {run.config.epochs} epochs are done. Evaluate it with "

@@ -174,4 +174,5 @@ def _advice(command: str, path: Path, console: Console) -> Iterator[None]:
 
 def _is_trained(path: Path) -> bool:
     """Returns whether a run was killed after its last step: the report is written last."""
-    return open_run(path).record.state == "finished" and not (path / "report.md").exists()
+    record = open_run(path).record
+    return record.state == "finished" and record.pruned is None and not (path / "report.md").exists()

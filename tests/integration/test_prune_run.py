@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 
 import keras
 import numpy as np
@@ -118,6 +119,26 @@ def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_pa
     capsys.readouterr()
     assert main(["train", "--resume", str(tmp_path / "small")]) == 2
     assert "is finished" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("state", ["running", "diverged"])
+def test_the_best_weights_of_an_unfinished_run_become_a_finished_run(deep_run, tmp_path, capsys, state):
+    shutil.copytree(deep_run, tmp_path / "stopped")
+    (tmp_path / "stopped" / "model.keras").replace(tmp_path / "stopped" / "best.keras")
+    stopped = open_run(tmp_path / "stopped")
+    stopped.update(state=state, trained=True, step=stopped.record.steps_per_epoch)
+    new = pruned(stopped.path, small := tmp_path / "small", "--weights", "best")
+    assert (new.record.state, new.record.trained, new.record.step) == ("finished", False, stopped.record.step)
+    assert "(1 of 4 epochs)" in (small / "report.md").read_text()
+    assert main(["export", str(small), "--to", str(tmp_path / "models" / "small")]) == 0
+    before = (small / "model.keras").read_bytes()
+    for _ in range(2):
+        assert main(["train", "--resume", str(small)]) == 2
+        assert "has the pruned net of another run" in capsys.readouterr().err
+        # A run without its report is otherwise one that was killed after its last step.
+        (small / "report.md").unlink(missing_ok=True)
+    assert (small / "model.keras").read_bytes() == before
 
 
 @pytest.mark.usefixtures("toy")

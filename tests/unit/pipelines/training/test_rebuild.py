@@ -93,9 +93,17 @@ def test_a_run_moves_between_machines_with_and_without_cuda(monkeypatch, before,
 
 
 def test_a_finished_run_is_refused_with_a_command_that_can_be_pasted():
-    record = SimpleNamespace(state="finished")
+    record = SimpleNamespace(state="finished", pruned=None)
     run = SimpleNamespace(record=record, path=Path("my runs/demo"), config=SimpleNamespace(epochs=3))
     with pytest.raises(UserError, match=r"is finished: all 3 epochs.*`highway evaluate 'my runs/demo'`"):
+        rebuild.refuse_resuming(run)
+
+
+@pytest.mark.parametrize("state", ["running", "finished", "diverged"])
+def test_a_pruned_run_is_refused_in_every_state(state):
+    # Its configuration is that of the whole net: earlier versions copied the state of an unfinished run.
+    run = SimpleNamespace(record=SimpleNamespace(state=state, pruned=object()), path=Path("my runs/small"))
+    with pytest.raises(UserError, match=r"has the pruned net of another run.*`highway evaluate 'my runs/small'`"):
         rebuild.refuse_resuming(run)
 
 
