@@ -15,11 +15,11 @@ class Program(keras.Model):
 
     Args:
         model: the other model; its weights are shared.
-        **kwargs: arguments of `keras.Model`.
     """
 
-    def __init__(self, model: keras.Model, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, model: keras.Model) -> None:
+        # No autocast: under a mixed policy, it would round the inputs before the other model receives them.
+        super().__init__(autocast=False)
         self.model = model
         self.jit_compile = use_xla(model)
 

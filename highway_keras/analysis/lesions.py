@@ -261,7 +261,7 @@ class LesionModel(compiling.Program):
     """A model that scores each lesion on each example, `[lesions, batch]`, and returns the divisors, `[batch]`."""
 
     def __init__(self, model: keras.Model, layout: Layout, chosen: Scorer) -> None:
-        super().__init__(model, autocast=False)
+        super().__init__(model)
         self.layout = layout
         self.scores, self.counted = chosen.scores, chosen.counted
         self.built = True

@@ -50,7 +50,7 @@ class UnitModel(compiling.Program):
     """A model that outputs the gate of every unit of another model, `[batch, gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(model, autocast=False)
+        super().__init__(model)
         self.layout = layout
 
     def call(self, inputs: Any) -> Any:

@@ -161,7 +161,7 @@ class SumsModel(compiling.Program):
     """A model that computes the sums of a batch, `[classes, gates]` or `[gates]`."""
 
     def __init__(self, model: keras.Model, layout: Layout) -> None:
-        super().__init__(model, autocast=False)
+        super().__init__(model)
         self.layout = layout
         self.built = True
 

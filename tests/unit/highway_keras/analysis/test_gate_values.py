@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from highway_keras import ConvHighway, Highway, HighwayStack, gates, mean_gates
-from highway_keras.analysis import GateModel
+from highway_keras.analysis import GateModel, layer_outputs, signatures
 from highway_keras.analysis.compiling import leaf_layers
 from highway_keras.surgery import unstacked
 from tests.unit.highway_keras import reference
-from tests.unit.highway_keras.backend import array, compiles, slow_on_jax, weights_of
+from tests.unit.highway_keras.backend import array, compiles, scramble, slow_on_jax, weights_of
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
 
@@ -97,6 +97,43 @@ def test_a_model_without_highway_layers_has_no_gates():
 def test_gates_are_float32_under_a_mixed_policy():
     model = keras.Sequential([keras.Input((4,)), Highway(dtype="mixed_bfloat16", name="highway")])
     assert gates(model, X)["highway"].dtype == np.float32
+
+
+@pytest.fixture
+def mixed_policy():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.usefixtures("mixed_policy")
+def test_inputs_are_not_rounded_to_the_compute_dtype_before_the_model_receives_them():
+    # In bfloat16, all of these are 1000.
+    x = np.array([[998.0], [999.0], [1001.0], [1002.0]], "float32")
+    inputs = keras.Input((1,))
+    normalized = keras.layers.Normalization(mean=[1000.0], variance=[1.0], dtype="float32")(inputs)
+    layer = Highway(name="highway", dtype="float32", transform_bias=0.0)
+    model = keras.Model(inputs, layer(normalized))
+    layer.transform_kernel.assign([[1.0]])
+    expected = reference.transform(x - 1000, weights_of(layer))
+    # Keras batches arrays of another precision, and JAX and PyTorch all arrays.
+    for read in (gates(model, x), gates(model, x, batch_size=3), gates(model, x.astype("float64"))):
+        np.testing.assert_allclose(read["highway"], expected, rtol=1e-4)
+    assert mean_gates(model, x[:1])["highway"] == pytest.approx(expected[0, 0], rel=1e-4)
+    np.testing.assert_allclose(signatures(model, x), expected, rtol=1e-4)
+    np.testing.assert_allclose(signatures(model, x, per="layer"), expected, rtol=1e-4)
+    np.testing.assert_allclose(layer_outputs(model, x)["highway"], array(layer(x - 1000)), rtol=1e-4)
+
+
+@pytest.mark.usefixtures("mixed_policy")
+def test_numbers_of_tokens_may_be_float32_under_a_mixed_policy():
+    tokens = np.array([[257, 259, 513, 777, 999]], "float32")
+    inputs = keras.Input((5,))
+    model = keras.Model(inputs, Highway(name="highway")(keras.layers.Embedding(1001, 4)(inputs)))
+    scramble(model)
+    expected = gates(model, tokens.astype("int32"))["highway"]
+    np.testing.assert_allclose(gates(model, tokens)["highway"], expected, rtol=1e-2)
 
 
 def test_reading_gates_leaves_all_variables_unchanged():
