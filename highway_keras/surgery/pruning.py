@@ -62,7 +62,7 @@ def _without(model: keras.Model, names: set[str]) -> keras.Model:
             kept = [place for place, name in enumerate(every) if name not in names]
             if len(kept) < layer.depth:
                 rows[layer.name] = [part_of(layer, kept)] if kept else []
-        elif layer.name in names:
+        elif isinstance(layer, BaseHighway) and layer.name in names:
             rows[layer.name] = []
     return rewired(graph, rows, lambda inner: _without(inner, names))
 

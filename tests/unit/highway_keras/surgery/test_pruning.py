@@ -70,6 +70,25 @@ def test_nested_models_are_pruned():
     assert kinds(small.layers[0]) == {"kept": "layer"}
 
 
+def test_layers_and_models_that_share_the_name_of_a_highway_layer_are_kept():
+    def dense(name):
+        return keras.layers.Dense(4, activation="tanh", name=name)
+
+    def inner(*layers, name):
+        return keras.Sequential([keras.Input((4,)), *layers], name=name)
+
+    plain = dense("inside")
+    for model, kept, nested in (
+        (functional(inner(highway("body"), plain, name="body")), {"body"}, {"inside"}),
+        (functional(highway("body"), inner(dense("body"), name="inner")), {"inner"}, {"body"}),
+        (functional(dense("body"), inner(highway("body"), plain, name="inner")), {"body", "inner"}, {"inside"}),
+    ):
+        small = pruned(model, ["body"])
+        np.testing.assert_allclose(array(small(X)), array(without(model, {"body"})), rtol=1e-5, atol=1e-6)
+        assert {layer.name for layer in small.layers[1:]} == kept
+        assert {layer.name for layer in small.layers[-1].layers} == nested
+
+
 def test_a_pruned_model_can_be_saved_trained_and_pruned_again(tmp_path):
     model = from_preset("mnist_dense_10", outputs=4, width=6)
     (name,) = kinds(model)
