@@ -73,7 +73,7 @@ class JobResult:
     Args:
         images: rows in the file.
         resumed: rows written by earlier attempts.
-        unreadable: rows of this attempt with an error.
+        unreadable: rows in the file with an error.
         seconds: duration of this attempt.
     """
 
@@ -118,11 +118,11 @@ def run(
         if listing.failure:
             raise listing.failure
         if parts.is_complete:
-            return JobResult(resumed, resumed, 0, 0.0)
+            return JobResult(resumed, resumed, parts.unreadable, 0.0)
         builder = RowBuilder(model, job.count, job.explain)
         schema = builder.schema(json.dumps(description))
         parts.check_columns(schema)
-        progress = JobProgress(console, Total(sources, listing).now, resumed, "images")
+        progress = JobProgress(console, Total(sources, listing).now, resumed, "images", parts.unreadable)
         try:
             with progress:
                 found, writer = missing(listing, parts, skipped), Writer(parts, schema, progress)

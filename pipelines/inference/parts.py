@@ -9,7 +9,7 @@ renamed, a folder is complete once the description of the job, next to its parts
 import json
 import secrets
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -29,7 +29,7 @@ GROUP = 32_768
 JOB, LOCK, WHOLE = "job.json", "lock", f"whole{SUFFIX}"
 READERS = 16
 """Parts that are opened at the same time."""
-NAME = "path"
+NAME, ERROR = "path", "error"
 
 Description = Mapping[str, Any]
 """Everything that determines the content of a file."""
@@ -62,7 +62,12 @@ class Parts:
     @property
     def rows(self) -> int:
         """Number of rows in the parts, or in the complete result."""
-        return sum(rows for _, rows in _counted(files(self.out) if self.is_complete else self.paths))
+        return sum(rows for _, rows in _counted(self._files()))
+
+    @property
+    def unreadable(self) -> int:
+        """Number of these rows with an error."""
+        return sum(rows for _, rows in _counted(self._files(), _unreadable))
 
     def gaps(self) -> list[tuple[int, int | None]]:
         """Returns the ranges of rows that are in no part: first row and end, which is None for the last one.
@@ -112,7 +117,8 @@ class Parts:
         for part in files(self.out) if complete else self.paths:
             if not complete and first_row(part) != row:
                 continue
-            for written in _names(part):
+            for column in _column(part, NAME):
+                written = column.to_pylist()
                 found = list(islice(names, len(written)))
                 if found != written:
                     raise self._changed(row, written, found, self.out if complete else self.folder)
@@ -166,6 +172,9 @@ class Parts:
             # The result is complete from here on.
             (self.folder / JOB).unlink()
         part_files.remove(self.folder)
+
+    def _files(self) -> list[Location]:
+        return files(self.out) if self.is_complete else self.paths
 
     def _path(self, first: int) -> Location:
         return self.folder / f"{first:08}{SUFFIX}"
@@ -311,18 +320,22 @@ def _written_by(path: Location) -> Description | None:
         return None
 
 
-def _counted(parts: list[Location]) -> list[tuple[Location, int]]:
-    """Returns each part with its number of rows; parts in a bucket are read concurrently."""
-    with ThreadPoolExecutor(READERS, thread_name_prefix="parts") as pool:
-        return list(zip(parts, pool.map(_rows, parts), strict=True))
-
-
 def _rows(part: Location) -> int:
     try:
         with opened(part) as file:
             return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part, error) from None
+
+
+def _unreadable(part: Location) -> int:
+    return sum(len(column) - column.null_count for column in _column(part, ERROR))
+
+
+def _counted(parts: list[Location], count: Callable[[Location], int] = _rows) -> list[tuple[Location, int]]:
+    """Returns each part with its number of rows, or of some of them; parts in a bucket are read concurrently."""
+    with ThreadPoolExecutor(READERS, thread_name_prefix="parts") as pool:
+        return list(zip(parts, pool.map(count, parts), strict=True))
 
 
 def _damaged(part: Location, error: Exception) -> UserError:
@@ -333,11 +346,11 @@ def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _names(part: Location) -> Iterator[list[str]]:
+def _column(part: Location, name: str) -> Iterator[pa.Array]:
     try:
         with opened(part) as file:
-            for batch in pq.ParquetFile(file).iter_batches(columns=[NAME]):
-                yield batch.column(0).to_pylist()
+            for batch in pq.ParquetFile(file).iter_batches(columns=[name]):
+                yield batch.column(0)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part, error) from None
 

@@ -52,10 +52,13 @@ class JobProgress:
         total: returns the total number; None while it is unknown.
         resumed: number of those done by earlier attempts.
         unit: "images" or "rows".
+        unreadable: number of unreadable ones among those done by earlier attempts.
     """
 
-    def __init__(self, console: Console, total: Callable[[], int | None], resumed: int, unit: str) -> None:
-        self.images, self.unreadable = resumed, 0
+    def __init__(
+        self, console: Console, total: Callable[[], int | None], resumed: int, unit: str, unreadable: int = 0
+    ) -> None:
+        self.images, self.unreadable = resumed, unreadable
         self._console = console
         self._total = total
         self._resumed = resumed

@@ -205,15 +205,13 @@ def _write(given: Arguments, out: Location) -> None:
     job = PredictionJob(given.model, given.images, out, given.top, given.explain, given.data_dir)
     console = Console(stderr=True)
     result = run(job, console, _executor(given.cluster, console), partial(_processes, console))
-    new = result.images - result.resumed
+    new, count = result.images - result.resumed, counted(result.images, "image")
+    unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
     if not new:
-        count = counted(result.images, "image")
-        sys.stdout.write(f"{out} is already complete, with {count}. Remove it to start over.\n")
+        sys.stdout.write(f"{out} is already complete, with {count}{unreadable}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
-    unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
-    speed = f"{new / result.seconds:,.0f} images/s"
-    sys.stdout.write(f"{out}: {counted(result.images, 'image')}{resumed}{unreadable}; {speed}\n")
+    sys.stdout.write(f"{out}: {count}{resumed}{unreadable}; {new / result.seconds:,.0f} images/s\n")
 
 
 def _name_version(model: Location, folder: Path) -> None:

@@ -128,6 +128,23 @@ def test_an_interrupted_job_resumes_and_ends_as_if_uninterrupted(job, said, smal
     assert rows(job().out) == rows(job(out="whole.parquet").out)
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("out", ["out.parquet", "out"])
+def test_unreadable_images_of_earlier_attempts_count(job, folder, said, stop, out):
+    for name in ("0/00.png", "0/03.png", "2/29.png"):
+        (folder / name).write_bytes(b"not an image")
+    allow = stop(1)
+    with pytest.raises(KeyboardInterrupt):
+        run(job(out=out), Console(file=said))
+    allow()
+    said.truncate(0)
+    done = run(job(out=out), Console(file=said))
+    assert (done.images, done.resumed, done.unreadable) == (30, 8, 3)
+    assert "3 unreadable" in said.getvalue()
+    again = run(job(out=out), Console(file=said))
+    assert (again.images, again.resumed, again.unreadable) == (30, 30, 3)
+
+
 def test_an_interrupted_job_keeps_its_rows_and_says_how_to_resume(job, said, small, monkeypatch):
     left = itertools.count(20, -1)
     calls = jobs.JobProgress.add

@@ -34,7 +34,8 @@ def test_out_writes_a_row_for_each_image_and_says_so(model, folder, tmp_path, ca
     assert {len(row["top"]) for row in found if row["top"]} == {1}
     assert {len(row["gate_means"]) for row in found if row["gate_means"]} == {2}
     assert main(words) == 0
-    assert "already complete, with 31 images" in capsys.readouterr().out
+    said = f"{out} is already complete, with 31 images; 1 unreadable, see the column error. Remove it to start over.\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.fixture
