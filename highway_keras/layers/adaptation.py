@@ -8,6 +8,7 @@ from keras.quantizers import abs_max_quantize
 
 from highway_keras.layers.arguments import positive_integer
 from highway_keras.layers.base import BaseHighway, Shape
+from highway_keras.layers.seeds import with_distinct_seed
 
 
 class AdaptableHighway(BaseHighway):
@@ -138,6 +139,7 @@ class AdaptableHighway(BaseHighway):
             )
         rank = positive_integer("rank", rank, "the rank of the update")
         self._tracker.unlock()
+        taken: list[Any] = []
         for name in self._kernel_names():
             kernel = getattr(self, f"_{name}")
             shape, layers = tuple(kernel.shape), tuple(kernel.shape[: self.stacked_axes])
@@ -145,7 +147,8 @@ class AdaptableHighway(BaseHighway):
                 "a": ((*shape[:-1], rank), a_initializer),
                 "b": ((*layers, rank, shape[-1]), b_initializer),
             }.items():
-                weight = self._add(f"lora_{name}_{factor}", size, initializers.get(initializer), self._penalty(name))
+                taken.append(with_distinct_seed(initializers.get(initializer), *taken))
+                weight = self._add(f"lora_{name}_{factor}", size, taken[-1], self._penalty(name))
                 setattr(self, f"lora_{name}_{factor}", weight)
         self._tracker.lock()
         self.lora_enabled, self.lora_rank = True, rank

@@ -1,5 +1,7 @@
 """int8 kernels and low-rank updates: accuracy, precision of the gates, training and files."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -122,6 +124,20 @@ def test_a_low_rank_update_starts_at_zero_and_trains_alone(kind):
     np.testing.assert_allclose(array(layer(x)), array(merged(x)), rtol=1e-4, atol=1e-5)
     for kernel, before in zip(kernels(layer), frozen, strict=True):
         np.testing.assert_array_equal(array(kernel), before)
+
+
+@kinds
+def test_low_rank_factors_from_one_seeded_initializer_differ_and_are_reproducible(kind):
+    def factors():
+        layer, _ = built(kind)
+        layer.enable_lora(2, a_initializer=keras.initializers.HeUniform(seed=1), b_initializer="ones")
+        names = ("kernel", "transform_kernel", "carry_kernel")
+        return [array(getattr(layer, f"lora_{name}_a")) for name in names if hasattr(layer, f"lora_{name}_a")]
+
+    found, again = factors(), factors()
+    each = [layer for factor in found for layer in (factor if kind == "stack" else [factor])]
+    assert all(not np.allclose(one, other) for one, other in itertools.combinations(each, 2))
+    np.testing.assert_array_equal(found, again)
 
 
 @kinds
