@@ -68,6 +68,12 @@ LABEL = "label"
 GATE_MEANS = "gate_means"
 GATE_MAPS = "gate_maps"
 
+# Of a version, in messages. It does not record which of the two is the reason.
+WITHOUT_GATES = (
+    "was exported without its gates, or its net has no highway layers. In the first case, export its run again, "
+    "without --no-gates."
+)
+
 # How an image of any size becomes the input: as a digit of MNIST; or as a photograph that is cropped, padded or
 # squashed to the aspect ratio of the input.
 ConversionKind = Literal["digit", "natural", "padded", "squashed"]

@@ -362,7 +362,7 @@ def _open(job: PredictionJob) -> Model:
     except ServingError as error:
         raise UserError(str(error)) from error
     if job.explain and model.manifest.gates is None:
-        raise UserError(f"{model.folder} was exported without its gates. Export its run again, without --no-gates.")
+        raise UserError(f"{model.folder} {manifest.WITHOUT_GATES}")
     return model
 
 

@@ -81,7 +81,7 @@ def run(job: PredictionJob, console: Console, executor: Executor | None = None) 
     check_out(job.out)
     folder, model = tables.local(job.model)
     if job.explain and model.layers is None:
-        raise UserError(f"{folder} was exported without its gates. Export its run again, without --no-gates.")
+        raise UserError(f"{folder} {manifest.WITHOUT_GATES}")
     path = Path(job.inputs[0])
     rows = tables.read_rows(model, path)
     description = {

@@ -52,7 +52,8 @@ class Arguments(Frozen):
     cluster: str | None = None
     """With --out, predict on the nodes of a Ray cluster: HOST:PORT of its head, or auto for that of this machine."""
     explain: bool = False
-    """With --out, also write the mean gate of each layer; not for models exported with --no-gates."""
+    """With --out, also write the mean gate of each layer; not for nets without highway layers, nor for models
+    exported with --no-gates."""
     data_dir: Path | None = None
     """With --out and a split of a data set, folder of prepared TFDS data sets; default: TFDS_DATA_DIR, then
     ~/tensorflow_datasets."""

@@ -19,7 +19,7 @@ from serving.engine.predictor import Predictor
 from serving.errors import LimitError, RequestError, in_bytes
 from serving.http.middleware import record_of
 from serving.http.openapi import EXAMPLES_BODY, JSON, RAW, operation
-from serving.manifest import Manifest
+from serving.manifest import WITHOUT_GATES, Manifest
 from serving.protocols import predict as protocol
 from serving.protocols import request as protocol_request
 from serving.schemas import MOST_CLASSES, Answer
@@ -83,10 +83,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
         def find() -> ServedVersion:
             served = record_of(request).served = catalog.find(name, query.version, query.label)
             if query.explain and served.manifest.gates is None:
-                raise RequestError(
-                    f"version {served.manifest.version} of model {name!r} was exported without its gates. "
-                    "Export its run again, without --no-gates."
-                )
+                raise RequestError(f"version {served.manifest.version} of model {name!r} {WITHOUT_GATES}")
             return served
 
         served = find()

@@ -234,7 +234,7 @@ def test_unsuitable_models_are_refused(job, tmp_path, said):
     with pytest.raises(UserError, match="there is no model"):
         run(job(version=tmp_path / "nothing"), Console(file=said))
     plain = tiny_model.write(tmp_path / "plain" / "1", gates=False)
-    with pytest.raises(UserError, match="without its gates"):
+    with pytest.raises(UserError, match=r"without its gates, or its net has no highway layers\. In the first"):
         run(job(version=plain, explain=True), Console(file=said))
     assert run(job(version=plain), Console(file=said)).images == 30
 

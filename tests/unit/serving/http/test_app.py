@@ -138,6 +138,7 @@ def test_an_old_version_explains_that_it_takes_no_files(client):
 def test_explain_needs_gates(client):
     answer = client.post("/predict/tiny?explain=true", content=b"x")
     assert answer.status_code == 400
+    assert "or its net has no highway layers. In the first case" in answer.json()["error"]
     assert "without --no-gates" in answer.json()["error"]
 
 
