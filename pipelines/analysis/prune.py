@@ -53,8 +53,9 @@ def prune(
     Args:
         path: the run directory.
         to: the run directory to create.
-        tolerance: largest loss of accuracy, as a fraction of the examples; or, for a regression and for any number of
-            classes per example, largest increase of the loss in proportion to it. None for the defaults in `CHANGES`.
+        tolerance: largest loss of accuracy, as a fraction of the examples, below 1; or, for a regression and for any
+            number of classes per example, largest increase of the loss in proportion to it. None for the defaults in
+            `CHANGES`.
         weights: "final" or "best".
         examples: maximum number of examples to read, evenly spaced over the split.
         data_dir: folder of prepared data; None for the TFDS default.
@@ -64,13 +65,19 @@ def prune(
         The new run.
 
     Raises:
-        UserError: the new folder exists or cannot be written, the run lacks these weights or highway layers, its data
-            are not available, no layer can be spared, or its layers cannot be removed.
+        UserError: the new folder exists or cannot be written, the tolerance is no fraction, the run lacks these weights
+            or highway layers, its data are not available, no layer can be spared, or its layers cannot be removed.
 
     Example:
         prune(Path("runs/mnist_dense_50"), Path("runs/mnist_dense_50-pruned")).record.parameters
     """
     run = open_run(path)
+    has_accuracy = bool(run.record.data.labels) and not run.record.data.multi_label
+    if tolerance is not None and tolerance >= 1 and has_accuracy:
+        raise UserError(
+            "the tolerance of accuracy is a fraction of the examples, below 1: 0.05 allows 5 percentage points. "
+            f"Received: {tolerance:g}."
+        )
     model_file(run, weights, data_dir)
     if to.exists() or to.is_symlink():
         raise UserError(f"{to} exists already, and a run is never overwritten. Name another folder with --to DIR.")

@@ -25,8 +25,8 @@ class Arguments(Frozen):
     to: Location | None = None
     """Run directory to create, or its URL; default: RUN-pruned."""
     tolerance: Annotated[float, Field(ge=0)] | None = None
-    """Largest loss of accuracy, as a fraction of the examples (default: 0.001); for a regression, and if an example may
-    have any number of classes, largest increase of the loss in proportion to it (default: 0.01)."""
+    """Largest loss of accuracy, as a fraction of the examples, below 1 (default: 0.001); for a regression, and if an
+    example may have any number of classes, largest increase of the loss in proportion to it (default: 0.01)."""
     weights: Weights = "final"
     """Weights after the last step, or of the epoch with the best validation score."""
     examples: Count = EXAMPLES

@@ -100,7 +100,7 @@ def test_layers_that_do_nothing_are_removed(deep_run, tmp_path, capsys):
 
 @pytest.mark.usefixtures("toy")
 def test_a_large_tolerance_allows_every_layer_to_be_removed(deep_run, tmp_path):
-    found = pruned(deep_run, tmp_path / "plain", "--tolerance", "1").record.pruned
+    found = pruned(deep_run, tmp_path / "plain", "--tolerance", "0.99").record.pruned
     assert len(found.removed) == LAYERS
     assert found.after["accuracy"] < found.before["accuracy"] - 0.1
 
@@ -114,7 +114,7 @@ def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_pa
     manifest = read(tmp_path / "models" / "small" / "1")
     left = LAYERS - len(CLOSED)
     assert len(manifest.gates) == left
-    assert main(["prune", str(tmp_path / "small"), "--to", str(tmp_path / "again"), "--tolerance", "1"]) == 0
+    assert main(["prune", str(tmp_path / "small"), "--to", str(tmp_path / "again"), "--tolerance", "0.99"]) == 0
     assert open_run(tmp_path / "again").record.pruned.layers == left
     capsys.readouterr()
     assert main(["train", "--resume", str(tmp_path / "small")]) == 2
@@ -144,6 +144,9 @@ def test_the_best_weights_of_an_unfinished_run_become_a_finished_run(deep_run, t
 @pytest.mark.usefixtures("toy")
 def test_what_cannot_be_pruned_is_refused(deep_run, tmp_path, capsys):
     assert "there is no run directory" in error_of(capsys, tmp_path / "none")
+    for given in ("1", "5"):
+        message = error_of(capsys, deep_run, "--to", tmp_path / "new", "--tolerance", given)
+        assert f"a fraction of the examples, below 1: 0.05 allows 5 percentage points. Received: {given}." in message
     message = error_of(capsys, deep_run, "--to", tmp_path)
     assert f"{tmp_path} exists already, and a run is never overwritten. Name another folder with --to DIR." in message
     plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4)])
@@ -156,7 +159,7 @@ def test_what_cannot_be_pruned_is_refused(deep_run, tmp_path, capsys):
     x = shared(shared(keras.layers.Conv2D(2, 3)(image)))
     net = keras.Model(image, keras.layers.Dense(4)(keras.layers.Flatten()(x)))
     finished(tmp_path / "shared", net, data=data)
-    assert "is called more than once" in error_of(capsys, tmp_path / "shared", "--tolerance", "1")
+    assert "is called more than once" in error_of(capsys, tmp_path / "shared", "--tolerance", "0.99")
     assert not (tmp_path / "shared-pruned").exists()
 
 
