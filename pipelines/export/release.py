@@ -12,6 +12,7 @@ from pipelines.core.url import Location, Url, is_url, read_all
 from serving import release as releases
 from serving import repository, stored_version, stores
 from serving.errors import ServingError, first_fault
+from serving.manifest import LARGEST_VERSION
 from serving.release import Release
 from serving.tf_serving import configuration
 
@@ -144,4 +145,17 @@ def _wanted(
     try:
         return Release(versions=tuple(sorted(set(served))), labels=named)
     except ValidationError as error:
-        raise UserError(f"{first_fault(error)[1]}. Name all versions to be served with --versions.") from None
+        raise UserError(_fault(error)) from None
+
+
+def _fault(error: ValidationError) -> str:
+    where, fault = first_fault(error)
+    if not where:
+        return f"{fault}. Name all versions to be served with --versions."
+    received = error.errors()[0]["input"]
+    if isinstance(received, str):
+        return (
+            "a label has up to 64 letters, digits and characters of _.- and starts with a letter or _, such as stable. "
+            f"Received: {received!r}."
+        )
+    return f"a version is a number from 1 to {LARGEST_VERSION:,}. Received: {received:,}."

@@ -125,6 +125,10 @@ def test_labels_that_are_not_named_stay(model, capsys):
         (("--labels", "stable=1", "--versions", 2), "not among the versions"),
         (("--labels", "stable=7", "--versions", 1), "error: label stable is of version 7, which is not among"),
         (("--newest", "--versions", 1), "Leave out"),
+        (("--labels", "my label=1"), "such as stable. Received: 'my label'.\n"),
+        (("--labels", f"{'a' * 65}=1"), "a label has up to 64 letters, digits and characters of _.- and starts"),
+        (("--labels", "stable=0"), "a version is a number from 1 to 9,223,372,036,854,775,807. Received: 0.\n"),
+        (("--versions", 2**63), "Received: 9,223,372,036,854,775,808.\n"),
     ],
 )
 def test_contradictions_are_refused(model, capsys, words, expected):
