@@ -1,5 +1,6 @@
 """Chooses and labels the versions of a model that endpoints and TF Serving load, in a folder or a bucket."""
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,10 @@ class Change(NamedTuple):
     """Versions that were served before and no longer are."""
     removed: dict[str, int]
     """Labels that no longer exist, with their versions."""
+    missing: list[int]
+    """Versions of the release that do not exist."""
+    unwritten: str | None
+    """Why the configuration of TF Serving could not be written; None if it is up to date."""
 
 
 def release(
@@ -35,7 +40,10 @@ def release(
     *,
     newest: bool = False,
 ) -> Change:
-    """Sets the versions of a model that are served; without any argument but the model, nothing changes.
+    """Sets the versions of a model that are served.
+
+    Without any argument but the model, this reads the release as it is, and only brings the configuration of TF Serving
+    up to date, if it can be written.
 
     Args:
         model: the folder of the model's versions, or its URL.
@@ -44,7 +52,7 @@ def release(
         newest: whether to serve the newest version, without labels.
 
     Returns:
-        The versions and labels served now, and those that no longer are.
+        The versions and labels served now, those that no longer are, and what is amiss.
 
     Raises:
         UserError: there is no such model or version, the arguments contradict each other, or the repository cannot be
@@ -56,23 +64,34 @@ def release(
     root, there = repository_of(model), versions_of(model)
     if not there:
         raise UserError(f"{model} is not a model: it has no versions. Make one with `highway export`.")
+    asked = newest or bool(versions or labels)
+    unwritten = None
     try:
         current = _read(model)
         wanted = _wanted(current, versions, labels, newest=newest)
-        if missing := sorted(set(wanted.versions or ()) - set(there)):
+        missing = sorted(set(wanted.versions or ()) - set(there))
+        if asked and missing:
             raise UserError(
-                f"{model} has no version {', '.join(map(str, missing))}. It has: {', '.join(map(str, there))}."
+                f"{model} has no version {', '.join(map(str, missing))}. It has: {', '.join(map(str, there))}. Name "
+                "all versions to be served with --versions."
             )
         if wanted != current:
             _write(model / releases.NAME, wanted.model_dump_json(indent=2) + "\n")
-        _write(root / configuration.NAME, _configuration(root))
+        try:
+            _configure(root)
+        except (OSError, ServingError, UserError) as error:
+            if asked:
+                raise
+            unwritten = getattr(error, "strerror", None) or str(error)
     except ServingError as error:
         raise UserError(str(error)) from error
-    except PermissionError as error:
+    except OSError as error:
+        if not isinstance(error, PermissionError) and error.errno != errno.EROFS:
+            raise
         raise UserError(f"{root} cannot be written to: {error.strerror}. Change its permissions.") from error
     before, now = ({*(one.versions or there[-1:])} for one in (current, wanted))
     removed = {label: version for label, version in current.labels.items() if label not in wanted.labels}
-    return Change(wanted, sorted(before - now), removed)
+    return Change(wanted, sorted(before - now), removed, missing, unwritten)
 
 
 def repository_of(model: Location) -> Location:
@@ -107,6 +126,17 @@ def _read_all(root: Url, models: Iterable[str]) -> dict[str, Release]:
         name: Release() if content is None else releases.parse(content, str(path))
         for name, path, content in zip(names, paths, read_all(paths), strict=True)
     }
+
+
+def _configure(root: Location) -> None:
+    """Writes the configuration of TF Serving, unless it is up to date."""
+    path, text = root / configuration.NAME, _configuration(root)
+    if isinstance(path, Path):
+        written = path.read_bytes() if path.exists() else None
+    else:
+        (written,) = read_all([path])
+    if written != text.encode():
+        _write(path, text)
 
 
 def _configuration(root: Location) -> str:

@@ -10,8 +10,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.frozen import Frozen
 from pipelines.core.parsing import parse
 from pipelines.core.url import Location
-from pipelines.export.release import release, repository_of, versions_of
-from serving.release import Release
+from pipelines.export.release import Change, release, repository_of, versions_of
 from serving.tf_serving import configuration
 
 
@@ -19,7 +18,7 @@ class Arguments(Frozen):
     """Selects the versions of a model to serve, labels them and updates the configuration of TF Serving.
 
     Endpoints follow within a second, or ten for a bucket, and TF Serving when it next reads models.config. Without
-    options, prints the current release.
+    options, prints the current release, and writes models.config only if it is out of date and can be written.
     """
 
     model: tyro.conf.Positional[Location]
@@ -48,7 +47,8 @@ def main(arguments: list[str]) -> None:
     lines = [f"version {version} is no longer served" for version in change.ended]
     lines += [f"label {label} of version {version} is removed" for label, version in change.removed.items()]
     no_longer = "".join(f"{given.model}: {line}\n" for line in lines)
-    sys.stdout.write(no_longer + _report(given.model, change.served) + f"TF Serving: {models_config}\n")
+    unwritten = f" cannot be written: {change.unwritten}" if change.unwritten else ""
+    sys.stdout.write(no_longer + _report(given.model, change) + f"TF Serving: {models_config}{unwritten}\n")
 
 
 def _label(text: str) -> tuple[str, int | None]:
@@ -60,10 +60,12 @@ def _label(text: str) -> tuple[str, int | None]:
     return label, int(version)
 
 
-def _report(model: Location, served: Release) -> str:
+def _report(model: Location, change: Change) -> str:
+    served = change.served
     if served.versions is None:
         return f"{model}: the newest version is served, {versions_of(model)[-1]} now\n"
     labels: dict[int, list[str]] = {version: [] for version in served.versions}
     for label, version in served.labels.items():
         labels[version].append(label)
-    return "".join(f"{model}: version {version} {' '.join(names)}".rstrip() + "\n" for version, names in labels.items())
+    lines = {version: f"{model}: version {version} {' '.join(names)}".rstrip() for version, names in labels.items()}
+    return "".join(f"{line}{', which is missing' * (version in change.missing)}\n" for version, line in lines.items())

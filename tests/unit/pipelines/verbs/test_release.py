@@ -1,7 +1,9 @@
 """Releases of a model in a folder, and of one in a bucket, on fsspec's file system in memory."""
 
+import errno
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,48 @@ def test_a_repository_that_cannot_be_written_to(model, capsys, monkeypatch):
     monkeypatch.setattr("pipelines.export.release.write_text", refuse)
     status, said = run(capsys, model, "--versions", 1)
     assert (status, "cannot be written to: Permission denied" in said) == (2, True)
+
+
+@pytest.mark.parametrize("model", ["folder"], indirect=True)
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_the_release_is_printed_where_nothing_can_be_written(model, capsys, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pipelines.export.release.write_text", refuse)
+    status, said = run(capsys, model)
+    assert (status, f"{model}: the newest version is served, 3 now\n" in said) == (0, True)
+    assert said.endswith(f"TF Serving: {model.parent}/models.config cannot be written: {os.strerror(number)}\n")
+    status, said = run(capsys, model, "--newest")
+    assert (status, f"cannot be written to: {os.strerror(number)}" in said) == (2, True)
+
+
+def test_nothing_is_written_where_nothing_changes(model, capsys, monkeypatch):
+    words = (model, "--versions", 1, "--labels", "stable=1")
+    run(capsys, *words)
+    monkeypatch.setattr("pipelines.export.release._write", None)
+    assert run(capsys, *words) == run(capsys, model)
+    assert run(capsys, model) == (0, f"{model}: version 1 stable\nTF Serving: {model.parent}/models.config\n")
+
+
+def test_the_release_is_printed_though_it_names_a_version_that_was_removed(model, capsys):
+    write(model / release.NAME, '{"versions": [1, 7], "labels": {"stable": 7}}')
+    status, said = run(capsys, model)
+    assert (status, f"{model}: version 1\n{model}: version 7 stable, which is missing\n" in said) == (0, True)
+    status, said = run(capsys, model, "--labels", "next=2")
+    assert status == 2
+    assert "has no version 7. It has: 1, 2, 3. Name all versions to be served with --versions." in said
+    status, said = run(capsys, model, "--versions", 1, 2)
+    assert (status, f"{model}: label stable of version 7 is removed\n" in said) == (0, True)
+    assert released(model) == Release(versions=(1, 2))
+
+
+def test_the_release_is_printed_though_that_of_another_model_is_damaged(model, capsys):
+    add(model.parent / "cats" / "4")
+    write(model.parent / "cats" / release.NAME, "{")
+    status, said = run(capsys, model)
+    assert (status, f"{model}: the newest version is served, 3 now\n" in said) == (0, True)
+    assert f"models.config cannot be written: {model.parent}/cats/release.json is damaged" in said
 
 
 def test_a_folder_that_is_not_a_model_is_refused(tmp_path, capsys):
