@@ -105,7 +105,7 @@ def test_a_job_killed_three_times_ends_as_if_uninterrupted(start, tmp_path):
     kept = len(parts(out))
     assert kept >= 20
     output = finished(start(out))
-    assert f"4,000 images ({128 * kept:,} by earlier attempts)" in output
+    assert f"4,000 images ({128 * kept:,} by earlier attempts); 4 unreadable" in output
     assert pq.read_table(out).equals(pq.read_table(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "whole.parquet"]
 
