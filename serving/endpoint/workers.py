@@ -61,7 +61,7 @@ def metrics_folder() -> Iterator[None]:
 
     Example:
         with metrics_folder():
-            supervise(work, 2, Crashes(2), Readiness(2), listening)
+            print(os.environ["PROMETHEUS_MULTIPROC_DIR"])
     """
     try:
         aside = Path(tempfile.mkdtemp(prefix=".highway-"))
@@ -86,6 +86,7 @@ def metrics_folder() -> Iterator[None]:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
             yield
         finally:
+            os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -6,9 +6,11 @@ from rich.console import Console
 from pipelines import studies
 from pipelines.core import environment
 from pipelines.core.errors import UserError
+from pipelines.core.run import create
 from pipelines.studies.framework import results
 from pipelines.studies.run import page, reproduce
 from pipelines.studies.run.task import StudyTask
+from tests.unit.pipelines.studies.fake import RECORD
 
 
 @pytest.fixture
@@ -63,9 +65,9 @@ def test_the_page_has_the_nets_of_earlier_commands_in_the_same_folder(monkeypatc
     monkeypatch.setattr(StudyTask, "done", property(lambda task: task.folder.exists()))
     study, written = studies.get("fitnets"), []
 
-    def train(_, scope, folder, *__, **___):
+    def train(study, scope, folder, *__, **___):
         for arm in scope.arms:
-            (folder / "runs" / f"{arm}-seed-0").mkdir(parents=True)
+            create(folder / "runs" / f"{arm}-seed-0", scope.arms[arm].seeded(0, study.draws), RECORD)
 
     monkeypatch.setattr(reproduce, "train_runs", train)
     monkeypatch.setattr(results, "read", lambda runs, **_: [arm for arm, *_ in runs])
