@@ -6,7 +6,7 @@ Net         ten convolutions with batch normalization on MNIST, eleven wide laye
 Data        all images, 1,000 of the training images held out; short: 5,000, on which the pieces are compared
 Published   the nets of Tables 1 and 3, which have as many parameters
 Sources     all numbers are ours: those of the recipes (`recipes.modern`), and the changes in `PIECES`
-Measured    docs/results/modern (CIFAR-10 and CIFAR-100)
+Measured    docs/results/modern (CIFAR-10 and CIFAR-100) and docs/results/modern-short (the pieces)
 """
 
 import math
@@ -137,9 +137,9 @@ def make_piece_tables(results: Results) -> list[Table]:
     error = 100 * math.sqrt(0.9 * 0.1 / COMPARED_ON)
     note = (
         "training: mean over the last epoch, during which weights still change, on images as each training augments "
-        f"them; held out: {COMPARED_ON:,} images, after the last epoch; difference: of the means held out, to the net "
+        f"them; held out: {COMPARED_ON:,} images, after the last epoch; difference: in held-out accuracy, from the net "
         f"with nothing changed. An accuracy of 90% on {COMPARED_ON:,} images has a standard error of {error:.1f} "
-        "points, and another seed changes it as well, so that differences of less than a point say little"
+        "points, and it depends on the seed as well, so that differences of less than a point say little"
     )
     title = "Accuracy with a piece left out, replaced or added, in percent"
     return [Table(title, ("changed", "training", "held out", "difference"), rows, note)]
