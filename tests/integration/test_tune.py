@@ -395,10 +395,3 @@ def test_the_variables_of_searches_over_several_machines_are_refused(tmp_path, m
 def test_a_folder_that_cannot_be_written_is_refused(mnist_5k):
     with pytest.raises(UserError, match="cannot be written"):
         tune(replace(parse_tune(["demo"]).search, folder=Path("/proc/search"), data_dir=mnist_5k))
-
-
-def test_options_of_own_data_are_refused_for_published_data(mnist_5k, tmp_path, capsys):
-    words = ["demo", "--group", "writer", "--data-dir", str(mnist_5k), "--to", str(tmp_path / "search")]
-    assert main(["tune", *words]) == 2
-    assert "mnist_5k is a published data set, without use for --group. Leave that out" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []

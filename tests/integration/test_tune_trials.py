@@ -26,6 +26,7 @@ from pipelines.tuning.search_plan import SEARCH_FILE
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.trial_task import TrialTask, run
 from pipelines.tuning.trials import HopelessError
+from pipelines.verbs.cli import main
 from tests.executors import Shuffled
 from tests.toy_data import ToyData, toy_config
 from tests.unit.pipelines.tuning.plans import toy_plan
@@ -286,3 +287,10 @@ def test_winners_are_retrained_as_tasks(task, tmp_path):
         found = [(row["seed"], float(row["best_val_accuracy"])) for row in csv.DictReader(file)]
     scores = [runs.open_run(folder / "retrained" / f"toy-seed-{seed}").record.metrics for seed in (1, 2)]
     assert found == [(str(seed), pytest.approx(score["best_val_accuracy"])) for seed, score in enumerate(scores, 1)]
+
+
+def test_options_of_own_data_are_refused_for_published_data(mnist_5k, tmp_path, capsys):
+    words = ["demo", "--group", "writer", "--data-dir", str(mnist_5k), "--to", str(tmp_path / "search")]
+    assert main(["tune", *words]) == 2
+    assert "mnist_5k is a published data set, without use for --group. Leave that out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
