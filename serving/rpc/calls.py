@@ -43,8 +43,10 @@ WATCHES = 16
 _RETRY = "grpc-retry-pushback-ms"
 # Messages of more than a few bytes that may arrive at the same time, and seconds that each may take while others wait:
 # gRPC hands a message over once it is complete, so its bytes cannot be counted before that. Health checks need no key,
-# so they have places of their own: neither kind of call can take up those of the other.
-ARRIVING, CHECKS, HURRY = 14, 2, 1.0
+# so they have places of their own: neither kind of call can take up those of the other. The few bytes of a check come
+# together with its call, so that unfinished ones soon make room.
+ARRIVING, HURRY = 14, 1.0
+CHECKS, CHECK_HURRY = 2, 0.02
 # Bytes of answers that their clients have not read.
 UNREAD = 2**26
 
@@ -74,16 +76,58 @@ Client = tuple[str, int]
 Kind = Literal["call", "check", "watch"]
 
 
+class NewestFirst:
+    """A semaphore whose places go to the one that came last.
+
+    Args:
+        places: how many there are.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def locked(self) -> bool:
+        """Returns whether no place is free."""
+        return not self._free
+
+    async def acquire(self) -> None:
+        """Takes a place, once there is one."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif not turn.cancelled():
+                # It had its turn at the same moment.
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Passes a place on."""
+        while self._waiting:
+            if not (turn := self._waiting.pop()).done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class Arrivals:
     """Messages that arrive, a number of them at a time.
 
     Args:
         body: seconds for a message to arrive.
-        places: how many may arrive at a time.
+        places: of those that may arrive at the same time.
+        hurry: seconds for a message to arrive while others wait.
     """
 
-    def __init__(self, body: float, places: int) -> None:
-        self._body, self._places = body, asyncio.Semaphore(places)
+    def __init__(self, body: float, places: "asyncio.Semaphore | NewestFirst", hurry: float) -> None:
+        self._body, self._places, self._hurry = body, places, hurry
         # Calls that wait for their turn to be read.
         self._waiting = 0
         # Time limits of the messages that are arriving, with the time at which each began; without those that were set.
@@ -95,7 +139,7 @@ class Arrivals:
         From its context: the iterator that gRPC passes to a method, once used, refers to itself and to the message
         until garbage is collected.
 
-        Each call that has to wait gives one of those that arrive, the oldest without it, a limit of `HURRY` seconds;
+        Each call that has to wait gives one of those that arrive, the oldest without it, a limit of `hurry` seconds;
         those that begin while others wait have it from the start. Slow clients thus cannot keep others from being read.
 
         Raises:
@@ -107,7 +151,7 @@ class Arrivals:
                 if self._places.locked() and self._unhurried:
                     oldest = next(iter(self._unhurried))
                     start = self._unhurried.pop(oldest)
-                    oldest.reschedule(max(start + HURRY, asyncio.get_running_loop().time()))
+                    oldest.reschedule(max(start + self._hurry, asyncio.get_running_loop().time()))
                 self._waiting += 1
                 try:
                     await self._places.acquire()
@@ -121,14 +165,14 @@ class Arrivals:
             raise SlowError(f"the message did not come within {self._body:g} s.") from None
 
     async def _read_in_turn(self, context: Any) -> bytes:
-        turn = asyncio.timeout(HURRY if self._waiting else None)
+        turn = asyncio.timeout(self._hurry if self._waiting else None)
         if not self._waiting:
             self._unhurried[turn] = asyncio.get_running_loop().time()
         try:
             async with turn:
                 message = await context.read()
         except TimeoutError:
-            raise SlowError(f"the message took longer than {HURRY:g} s while others were waiting.") from None
+            raise SlowError(f"the message took longer than {self._hurry:g} s while others were waiting.") from None
         finally:
             self._unhurried.pop(turn, None)
         if message is grpc.aio.EOF:
@@ -158,7 +202,10 @@ class CallLimits:
     """Messages of health checks that arrive."""
 
     def __post_init__(self) -> None:
-        self.messages, self.checks = Arrivals(self.body, ARRIVING), Arrivals(self.body, CHECKS)
+        # Among honest clients, it is fair that the first comes first. Checks arrive at once, so that only unfinished
+        # ones have to wait for long.
+        self.messages = Arrivals(self.body, asyncio.Semaphore(ARRIVING), HURRY)
+        self.checks = Arrivals(self.body, NewestFirst(CHECKS), CHECK_HURRY)
 
     def begin(self, context: Any, kind: Kind) -> None:
         """Counts a call until it is closed, which is after its answer has been read.

@@ -1,5 +1,6 @@
 """Messages that arrive slowly, over gRPC: they are cut off, and make room for those of others."""
 
+import asyncio
 import socket
 from contextlib import ExitStack
 
@@ -54,7 +55,8 @@ def test_health_does_not_wait_for_slow_messages(settings, monkeypatch):
 
 
 def test_slow_health_checks_make_room_for_others(settings, monkeypatch):
-    monkeypatch.setattr(calls, "HURRY", 0.1)
+    # Only checks make room before the end of the test.
+    monkeypatch.setattr(calls, "HURRY", 60)
     method = "inference.GRPCInferenceService/ServerLive"
     with Served(settings, Limits(body=60)) as served, ExitStack() as stack:
         slow = [stack.enter_context(incomplete(served, method)) for _ in range(2 * calls.CHECKS)]
@@ -63,4 +65,37 @@ def test_slow_health_checks_make_room_for_others(settings, monkeypatch):
         assert served.health.Check(health_pb2.HealthCheckRequest(), timeout=20).status
         code, said = next((call.code(), call.details()) for call in slow if call.done())
         assert code == Code.DEADLINE_EXCEEDED
-        assert said == "the message took longer than 0.1 s while others were waiting."
+        assert said == "the message took longer than 0.02 s while others were waiting."
+
+
+def test_places_go_to_the_newest_and_none_is_lost():
+    async def order():
+        places, order = calls.NewestFirst(2), []
+
+        async def take(name):
+            await places.acquire()
+            order.append(name)
+
+        tasks = [asyncio.create_task(take(name)) for name in "abcdef"]
+        await asyncio.sleep(0)
+        assert (order, places.locked()) == (["a", "b"], True)
+        tasks[4].cancel()
+        await asyncio.sleep(0)
+        places.release()
+        # Cancelled before it knows that it has its turn, which goes to the next.
+        tasks[5].cancel()
+        await asyncio.gather(*tasks[4:], return_exceptions=True)
+        await asyncio.sleep(0)
+        assert order == ["a", "b", "d"]
+        # Both are cancelled, and passed over, in the same step.
+        tasks[2].cancel()
+        places.release()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert order == ["a", "b", "d"]
+        assert not places.locked()
+        places.release()
+        await places.acquire()
+        await places.acquire()
+        return places.locked()
+
+    assert asyncio.run(order())
