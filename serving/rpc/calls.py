@@ -122,7 +122,7 @@ class Arrivals:
 
     Args:
         body: seconds for a message to arrive.
-        places: of those that may arrive at the same time.
+        places: a semaphore with a place for each that may arrive at the same time.
         hurry: seconds for a message to arrive while others wait.
     """
 
