@@ -223,20 +223,21 @@ def _parquet(table: Path, group: str | None) -> Iterator[Item]:
         # Encoded images are read when they are needed, a row group at a time, so that not all of them are in memory.
         has_paths = is_text(schema.field(columns["image"]).type)
         wanted = [name for role, name in columns.items() if role != "image" or has_paths]
-        first = 0
+        # Part of the key of the cache: a file that is written again must not get the images of an earlier one.
+        listing, first = object(), 0
         for number in range(groups):
             batch = file.read_row_group(number, wanted)
-            yield from rows(batch, columns, partial(_cell, table, number, columns["image"]), table, first)
+            yield from rows(batch, columns, partial(_cell, listing, table, number, columns["image"]), table, first)
             first += batch.num_rows
 
 
-def _cell(table: Path, group: int, column: str, row: int) -> Any:
-    return _row_group(table, group, column)[row].as_py()
+def _cell(listing: object, table: Path, group: int, column: str, row: int) -> Any:
+    return _row_group(listing, table, group, column)[row].as_py()
 
 
 # Images are read in order, by a few threads.
 @lru_cache(maxsize=4)
-def _row_group(table: Path, group: int, column: str) -> pa.ChunkedArray:
+def _row_group(_: object, table: Path, group: int, column: str) -> pa.ChunkedArray:
     with pq.ParquetFile(table) as file:
         return file.read_row_group(group, [column])[column]
 

@@ -82,3 +82,11 @@ def test_labels_of_a_table_are_names_even_if_they_are_numbers(tmp_path):
     assert [item.label for item in find_items(tmp_path / "a.csv")] == ["007", "7"]
     (tmp_path / "a.csv").write_text("path, label\na.png, NA\nb.png,none \n")
     assert [item.label for item in find_items(tmp_path / "a.csv")] == ["NA", "none"]
+
+
+def test_images_of_a_file_that_is_written_again_are_the_new_ones(tmp_path):
+    for images in ([b"cat", b"dog"], [b"dog", b"cat"], [b"dog", b"cat", b"cow"]):
+        labels = [image.decode() for image in images]
+        pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "a.parquet")
+        found = [(item.label, item.read()) for item in find_items(tmp_path / "a.parquet")]
+        assert found == [(image.decode(), image) for image in images]
