@@ -168,11 +168,10 @@ def assign_keys(
             members[label].add(key)
     shares: dict[Split, float] = {"train": 1.0, "test": test, "validation": validation}
     wanted = [split for split, share in shares.items() if share]
-    multi_label = any(len(names) != 1 for names in labels)
 
     def is_last(key: str, label: str) -> bool:
-        """Returns whether an example alone represents one of its other classes in its split."""
-        others = classes[key] - {label} if multi_label else ()
+        """Returns whether an example, or a group, alone represents one of its other classes in its split."""
+        others = classes[key] - {label}
         return any(sum(found[one] == found[key] for one in members[other]) == 1 for other in others)
 
     for label, own in members.items():

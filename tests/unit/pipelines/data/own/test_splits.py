@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipelines.core.errors import UserError
 from pipelines.data.own.item import Item
-from pipelines.data.own.survey import SurveyedImage, assign, held_out, keys, refuse_divided
+from pipelines.data.own.survey import SurveyedImage, assign, assign_keys, held_out, keys, refuse_divided
 
 
 def images(labels, groups=None, splits=None, start=0):
@@ -107,3 +107,19 @@ def test_every_class_of_several_is_trained_on(labels, start):
     assert {"train", "test", "validation"} >= set(found)
     trained = {name for names, split in zip(labels, found, strict=True) if split == "train" for name in names}
     assert trained == {name for names in labels for name in names}
+
+
+def test_classes_of_groups_are_trained_on():
+    # Without a look at the other class of a group, A would be in no training group.
+    groups = [("p677-0", "AC"), ("p677-1", "C"), ("p677-2", "A"), ("p677-3", "C"), ("p677-4", "A")]
+    keys, labels = zip(*((f"group {group}", (label,)) for group, names in groups for label in names), strict=True)
+    found = assign_keys(keys, labels)
+    assert {label for (label,), split in zip(labels, found, strict=True) if split == "train"} == {"A", "C"}
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_size=1, max_size=20), st.integers(0, 10**6))
+def test_every_class_of_any_groups_is_trained_on(rows, start):
+    found = assign(images([label for _, label in rows], [f"{start} {group}" for group, _ in rows]))
+    trained = {label for (_, label), split in zip(rows, found, strict=True) if split == "train"}
+    assert trained == {label for _, label in rows}
