@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.core.errors import UserError, nearest
@@ -123,6 +124,29 @@ def unpinned(data: str) -> tuple[str, Path | None]:
     return url, own_folder(digest, data_name(Path(url)))
 
 
+def path_of(data: str) -> Path:
+    """Returns the path that a word stands for; `~` is the home folder.
+
+    Args:
+        data: the word after `--data`, but no URL.
+
+    Raises:
+        UserError: no file can have this name, or its folder cannot be read, or there is no such user.
+
+    Example:
+        path_of("~/photos")
+    """
+    try:
+        path = Path(data).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
+    except RuntimeError as error:
+        raise UserError(f"the home folder of {base_name(data)} is unknown. Write the path in full: {data}.") from error
+    except OSError as error:
+        raise UserError(f"{data} cannot be opened: {error.strerror}. Check the path.") from error
+    return path
+
+
 def refuse_unknown(data: str) -> None:
     """Refuses a name that no data set of TFDS has, long before TFDS can be imported.
 
@@ -130,16 +154,16 @@ def refuse_unknown(data: str) -> None:
         data: the word after `--data`; paths, names of files and URLs are not checked.
 
     Raises:
-        UserError: there is no such data set.
+        UserError: there is no such data set, or see `path_of`.
 
     Example:
         refuse_unknown("minst")  # Did you mean 'mnist'?
     """
     if (
         is_url(data)
+        or path_of(data).exists()
         or data.startswith(("/", "~"))
         or "." in base_name(data)
-        or Path(data).exists()
         or base_name(data) in KNOWN
     ):
         return
@@ -155,11 +179,10 @@ def refuse_missing(data: str) -> None:
         data: the word after `--data`.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or see `path_of`.
     """
-    path = Path(data)
-    if path.suffix.lower() in TABLES and not is_url(data) and not path.expanduser().exists():
-        raise UserError(f"there is no file {path}. Name your table: --data FILE --target COLUMN.")
+    if not is_url(data) and not path_of(data).exists() and Path(data).suffix.lower() in TABLES:
+        raise UserError(f"there is no file {Path(data)}. Name your table: --data FILE --target COLUMN.")
 
 
 def unknown(data: str, names: Iterable[str]) -> UserError:

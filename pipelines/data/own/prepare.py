@@ -28,8 +28,9 @@ from pipelines.data.own.storing import SOURCE, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
 from pipelines.data.own.table_data import OF_IMAGES, given, read_table, with_table
 from pipelines.data.parallel import fixed
-from pipelines.data.roots import INFO, data_name, pinned, refuse_missing, unpinned
+from pipelines.data.roots import INFO, data_name, path_of, pinned, refuse_missing, unpinned
 from pipelines.data.sources import SizesError
+from serving.errors import ImageError, LimitError
 from serving.manifest import ConversionKind
 
 # Part of the digest: another number if images are converted differently.
@@ -69,10 +70,14 @@ def is_own(data: str) -> bool:
 
     Args:
         data: the word after `--data`.
+
+    Raises:
+        UserError: see `roots.path_of`.
     """
-    path = Path(data).expanduser()
-    # A folder that Hugging Face has saved has a file of the same name.
-    if not path.exists() or ((path / INFO).is_file() and not arrow.matches(path)) or any(path.glob(f"*/{INFO}")):
+    path = path_of(data)
+    # A folder that Hugging Face has saved, and that of each split in it, has a file of the same name.
+    is_prepared = (path / INFO).is_file() or any(path.glob(f"*/{INFO}"))
+    if not path.exists() or (is_prepared and not arrow.matches(path)):
         return False
     # A TFDS name takes precedence over a folder of the same name, which can be given as `./mnist`.
     return "/" in data or data not in tfds.list_builders(with_community_datasets=False)
@@ -170,7 +175,7 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config:
         shape: height, width and channels of the net's input.
         kind: how images are converted to it.
         data: path of the data.
-        config: the configuration that the net was trained with, for columns of groups and labels.
+        config: the configuration that the net was trained with, for the separator of labels.
         console: where to print progress.
 
     Returns:
@@ -179,7 +184,8 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config:
     Raises:
         UserError: the data cannot be read or prepared.
     """
-    own = read(data, config.group, console, config.label_separator)
+    # No image is assigned to a split by a group here.
+    own = read(data, None, console, config.label_separator)
     for damage in own.found.damaged:
         say(console, f"left out: {damage}")
     if all(image.item.split != "test" for image in own.found.images):
@@ -362,6 +368,15 @@ class _Records:
         return dataset.as_numpy_iterator()
 
 
+def _rgba(item: Item, side: int, source: str) -> np.ndarray:
+    """Decodes an image, which could be decoded when the data were read."""
+    try:
+        return surveys.pixels(item.read(), item.name, side)
+    except (OSError, ImageError, LimitError) as error:
+        why = f"{item.name} can no longer be read: {error}".rstrip(".")
+        raise UserError(f"{source} has changed since the command began: {why}. Repeat it.") from error
+
+
 def _examples(
     own: OwnData, split: Split, form: ImageForm, advance: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -370,8 +385,7 @@ def _examples(
     for number, (image, its) in enumerate(zip(own.found.images, own.splits, strict=True)):
         if its == split:
             item = image.item
-            rgba = surveys.pixels(item.read(), item.name, side)
-            converted = convert(tf.constant(rgba))["image"].numpy()
+            converted = convert(tf.constant(_rgba(item, side, own.source)))["image"].numpy()
             answer = {"label": item.label} if isinstance(item.label, str) else {sources.LABELS: list(item.label)}
             yield f"{number:09}", {"image": converted, "name": item.name, **answer}
             advance(1)

@@ -70,9 +70,7 @@ def store(
             builder.download_and_prepare()
             for file, text in files.items():
                 write_text(Path(builder.data_dir) / file, text)
-            # Another process may have been faster.
-            with suppress(OSError):
-                Path(builder.data_dir).rename(target)
+            _place(Path(builder.data_dir), target, aside)
     except OSError as error:
         trouble = disk_is_full(error) or error.strerror or str(error)
         raise UserError(
@@ -80,6 +78,22 @@ def store(
             "folder on another disk."
         ) from error
     return target
+
+
+def _place(prepared: Path, target: Path, aside: Path) -> None:
+    """Renames a complete data set to its place, unless another process was faster."""
+    with suppress(OSError):
+        prepared.rename(target)
+    if (target / INFO).is_file():
+        return
+    # Something is left there of a data set that was deleted in part; another process may be replacing it, too.
+    with suppress(FileNotFoundError):
+        target.rename(aside / ".remains")
+    try:
+        prepared.rename(target)
+    except OSError:
+        if not (target / INFO).is_file():
+            raise
 
 
 @contextmanager

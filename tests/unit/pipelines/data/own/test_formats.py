@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.core.errors import UserError
 from pipelines.data.own.formats import find_items
+from pipelines.data.own.prepare import is_own
 from pipelines.data.own.survey import pixels, survey
 from tests import shapes
 from tests.shapes import CLASSES, encoded
@@ -124,6 +125,7 @@ def arrow(root, split):
         with pa.OSFile(str(root / part / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
         (root / part / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+        (root / part / "dataset_info.json").write_text(json.dumps({"features": features}))
     if split:
         (root / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     return root
@@ -134,7 +136,9 @@ def arrow(root, split):
     "write", [folder, csv, tsv, imagefolder, json_lines, parquet, parquet_folder, npz, tars, arrow]
 )
 def test_every_form_holds_the_same_images(tmp_path, write, split):
-    found = find_items(write(tmp_path, split))
+    path = write(tmp_path, split)
+    assert is_own(str(path))
+    found = find_items(path)
     assert len({item.name for item in found}) == len(ROWS)
     size = (lambda image: image.resize((9, 8))) if write is npz else lambda image: image
     expected = {

@@ -90,6 +90,12 @@ def test_images_for_a_trained_net_are_one_split_unless_there_is_a_test_split(tmp
     assert sources.describe(str(prepared)).counts == counts
 
 
+def test_images_for_a_trained_net_need_no_groups(tmp_path, console):
+    newer = shapes.write(tmp_path / "newer", 2)
+    prepared = prepare_for((8, 8, 3), "natural", str(newer), config("shapes", group="patient"), console)
+    assert sources.describe(str(prepared)).counts["train"] == 6
+
+
 def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, console):
     folder = shapes.write(tmp_path / "shapes", 4)
     first = resolved(config(folder), None, console).data
@@ -118,6 +124,27 @@ def test_what_is_gone_from_the_cache_can_be_prepared_again(tmp_path, console):
         sources.describe(prepared)
     assert resolved(config(folder), None, console).data == prepared
     assert sum(sources.describe(prepared).counts.values()) == 12
+
+
+def test_what_is_left_of_prepared_data_is_replaced(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    prepared = Path(resolved(config(folder), None, console).data)
+    (prepared / INFO).unlink()
+    assert resolved(config(folder), None, console).data == str(prepared)
+    assert sum(sources.describe(str(prepared)).counts.values()) == 12
+    assert [*prepared.parent.iterdir()] == [prepared]
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "No such file or directory"), (b"?", "is not an image")])
+def test_images_that_change_meanwhile_are_no_fault_of_the_cache(tmp_path, console, content, why):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    own = read(str(folder), None, console)
+    (folder / "circle" / "000.png").unlink()
+    if content:
+        (folder / "circle" / "000.png").write_bytes(content)
+    with pytest.raises(UserError, match=rf"shapes has changed since the command began: circle/000\.png .*{why}"):
+        prepare(own, (8, 8), console)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_grey_images_stay_grey(tmp_path, console):
