@@ -1,6 +1,7 @@
 """Folders with a subfolder for each class: `CLASS/*.png`, or `train/CLASS/*.png` and so on."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +27,7 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
     """
     if group is not None:
         raise UserError(f"only tables have groups of images, and {path} is a folder. Received: group={group}.")
-    folders = _folders(path)
-    by_split = {one: SPLITS[one.name.lower()] for one in folders if one.name.lower() in SPLITS}
+    folders, by_split = _folders(path), _splits(path)
     if by_split and len(by_split) < len(folders):
         other = next(one.name for one in folders if one not in by_split)
         raise UserError(
@@ -41,6 +41,35 @@ def items(path: Path, group: str | None) -> Iterator[Item]:
         yield from _classes(path, path, None)
 
 
+def passed_over(path: Path) -> list[str]:
+    """Counts the files of a folder that are no images by their suffixes, and names folders that hold nothing else.
+
+    Args:
+        path: the folder, of which `items` has listed the images.
+
+    Returns:
+        A sentence, or none if all files are images.
+    """
+    suffixes: Counter[str] = Counter()
+    empty = []
+    for label in (one for folder in _splits(path) or (path,) for one in _folders(folder)):
+        files = [*_files(label, frozenset({path.resolve()}))]
+        others = [file for file in files if not _is_image(file)]
+        suffixes.update(file.suffix.lower() or "without a suffix" for file in others)
+        if others and len(others) == len(files):
+            empty.append(printable(str(label.relative_to(path))))
+    if not suffixes:
+        return []
+    ranked = sorted(suffixes.items(), key=lambda pair: (-pair[1], pair[0]))
+    counts = ", ".join(f"{count:,} {suffix}" for suffix, count in ranked)
+    classes = f"; folders without images, which are no classes: {', '.join(empty)}" if empty else ""
+    return [printable(f"files that are no images: {counts}{classes}.")]
+
+
+def _splits(path: Path) -> dict[Path, Split]:
+    return {one: SPLITS[one.name.lower()] for one in _folders(path) if one.name.lower() in SPLITS}
+
+
 def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
     """Yields the images in the subfolders of a folder, at any depth."""
     if loose := next(filter(_is_image, sorted(folder.iterdir())), None):
@@ -52,9 +81,22 @@ def _classes(root: Path, folder: Path, split: Split | None) -> Iterator[Item]:
     for label in labels:
         if split is None:
             _refuse_splits_inside(label, is_only=len(labels) == 1)
-        for file in filter(_is_image, sorted(label.rglob("*"))):
-            if not is_hidden(file.relative_to(label)):
-                yield Item(printable(str(file.relative_to(root))), name_of(label.name), file.read_bytes, split)
+        for file in filter(_is_image, sorted(_files(label, frozenset({root.resolve()})))):
+            yield Item(printable(str(file.relative_to(root))), name_of(label.name), file.read_bytes, split)
+
+
+def _files(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    """Yields the files in a folder at any depth, also in linked folders, unless one holds a folder of `above`."""
+    above |= {folder.resolve()}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = Path(entry.path)
+            if is_hidden(Path(entry.name)):
+                continue
+            if not _is_folder(entry):
+                yield path
+            elif not (entry.is_symlink() and any(one.is_relative_to(path.resolve()) for one in above)):
+                yield from _files(path, above)
 
 
 def _refuse_splits_inside(label: Path, is_only: bool) -> None:
@@ -78,7 +120,12 @@ def _refuse_splits_inside(label: Path, is_only: bool) -> None:
 def _folders(path: Path) -> list[Path]:
     # Entries know whether they are folders; asking for each of many images would take long.
     with os.scandir(path) as entries:
-        return sorted(Path(one.path) for one in entries if one.is_dir() and not is_hidden(Path(one.name)))
+        return sorted(Path(one.path) for one in entries if _is_folder(one) and not is_hidden(Path(one.name)))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    # Unlike that of an entry, this `is_dir` returns False for a link to itself.
+    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
 
 
 def _is_image(path: Path) -> bool:

@@ -31,6 +31,32 @@ FORMATS = (
 )
 
 
+def passed_over(path: Path) -> list[str]:
+    """Returns a sentence about the files of a folder that are no images, if there are any; see `find_items`.
+
+    Args:
+        path: file or folder, of which the images have been listed.
+    """
+    return folders.passed_over(path) if format_of(path).matches is folders.matches else []
+
+
+def format_of(path: Path) -> DataFormat:
+    """Returns the format of data.
+
+    Args:
+        path: file or folder.
+
+    Raises:
+        UserError: nothing is there, or the format is unknown.
+    """
+    found = next((one for one in FORMATS if one.matches(path)), None) if path.exists() else None
+    if found is None:
+        problem = "has none of the formats that are read" if path.exists() else "does not exist"
+        *names, last = (one.name for one in FORMATS)
+        raise UserError(f"{path} {problem}. Expected {', '.join(names)}, or {last}.")
+    return found
+
+
 def find_items(path: Path, group: str | None = None, separator: str | None = None) -> list[Item]:
     """Lists the labelled images of data in any format.
 
@@ -48,11 +74,7 @@ def find_items(path: Path, group: str | None = None, separator: str | None = Non
     Example:
         {item.label for item in find_items(Path("shapes"))}  # {"circle", "square", "triangle"}
     """
-    data_format = next((one for one in FORMATS if one.matches(path)), None) if path.exists() else None
-    if data_format is None:
-        problem = "has none of the formats that are read" if path.exists() else "does not exist"
-        *names, last = (one.name for one in FORMATS)
-        raise UserError(f"{path} {problem}. Expected {', '.join(names)}, or {last}.")
+    data_format = format_of(path)
     found = list(data_format.items(path, group))
     if not found:
         raise UserError(f"there are no images in {path}, read as {data_format.name}. Check the path.")

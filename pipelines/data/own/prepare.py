@@ -22,7 +22,7 @@ from pipelines.data import sources
 from pipelines.data.images import conversion
 from pipelines.data.own import arrow, by_url, rows
 from pipelines.data.own import survey as surveys
-from pipelines.data.own.formats import find_items
+from pipelines.data.own.formats import find_items, passed_over
 from pipelines.data.own.item import SPLITS, Item, Split
 from pipelines.data.own.storing import SOURCE, progress_bar, store
 from pipelines.data.own.survey import Survey, assign, survey
@@ -108,7 +108,8 @@ def read(data: str, group: str | None, console: Console, separator: str | None =
         UserError: the data cannot be read; see `formats.find_items`.
     """
     path = Path(data).expanduser().absolute()
-    return _surveyed(str(path), data_name(path), find_items(path, group, separator), console)
+    own = _surveyed(str(path), data_name(path), find_items(path, group, separator), console)
+    return replace(own, found=replace(own.found, passed_over=passed_over(path)))
 
 
 def _surveyed(source: str, name: str, items: Sequence[Item], console: Console) -> OwnData:
@@ -186,8 +187,8 @@ def prepare_for(shape: tuple[int, ...], kind: ConversionKind, data: str, config:
     """
     # No image is assigned to a split by a group here.
     own = read(data, None, console, config.label_separator)
-    for damage in own.found.damaged:
-        say(console, f"left out: {damage}")
+    for why in (*own.found.damaged, *own.found.passed_over):
+        say(console, f"left out: {why}")
     if all(image.item.split != "test" for image in own.found.images):
         own = replace(own, splits=["train"] * len(own.splits))
     return prepare(own, shape, console, kind)

@@ -49,6 +49,8 @@ class Survey:
     images: Sequence[SurveyedImage]
     damaged: Sequence[str]
     """A sentence for each image that cannot be decoded."""
+    passed_over: Sequence[str] = ()
+    """A sentence about files that are no images, if there are any; see `formats.passed_over`."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -302,6 +304,7 @@ def notes(found: Survey, splits: Sequence[Split]) -> Iterator[str]:
         yield f"there are classes that differ only in case: {alike}. Give them one name if they are one class."
     if found.damaged:
         yield f"damaged images, which are left out: {len(found.damaged):,}."
+    yield from found.passed_over
     if not counts["test"]:
         yield "there is no test split, so the accuracy on new images cannot be measured."
     for split in ("validation", "test"):

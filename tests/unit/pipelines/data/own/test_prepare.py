@@ -96,6 +96,16 @@ def test_images_for_a_trained_net_need_no_groups(tmp_path, console):
     assert sources.describe(str(prepared)).counts["train"] == 6
 
 
+def test_files_that_are_no_images_are_mentioned(tmp_path, console):
+    folder = shapes.write(tmp_path / "shapes", 4)
+    (folder / "circle" / "0.svg").touch()
+    resolved(config(folder), None, console)
+    prepare_for((8, 8, 3), "natural", str(folder), config("shapes"), console)
+    said = console.file.getvalue()
+    assert "note: files that are no images: 1 .svg.\n" in said
+    assert "left out: files that are no images: 1 .svg.\n" in said
+
+
 def test_unchanged_data_are_prepared_once_and_changed_data_again(tmp_path, console):
     folder = shapes.write(tmp_path / "shapes", 4)
     first = resolved(config(folder), None, console).data
