@@ -195,6 +195,7 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
     from pipelines.data.images import conversion
     from pipelines.data.own import class_labels
     from pipelines.data.own import prepare as own
+    from pipelines.data.own.item import name_of
 
     config, record = run.config, run.record.data
     if not record.labels:
@@ -209,7 +210,9 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
             f"{run.path} takes images of {' x '.join(map(str, record.shape))}, and those of {data} have "
             f"{' x '.join(map(str, info.shape))}. A folder of image files is converted."
         )
-    unknown = [label for label in info.labels if label not in record.labels]
+    # Runs of earlier versions have other forms of accents.
+    known, labels = [name_of(label) for label in record.labels], [name_of(label) for label in info.labels]
+    unknown = [label for label in labels if label not in known]
     if unknown:
         numbers = " If these numbers stand for those names, as in a Parquet file of Hugging Face's hub, train again."
         raise UserError(
@@ -227,11 +230,11 @@ def _other_here(run: Run, data: str, data_dir: Path | None, console: Console) ->
     if (info.labels, info.multi_label) != (record.labels, record.multi_label):
         if not isinstance(examples, sources.Examples):
             raise UserError(f"{data} does not fit into memory, and its classes have another order than the run's.")
-        places, truth = np.array([record.labels.index(label) for label in info.labels]), examples.labels
+        places, truth = np.array([known.index(label) for label in labels]), examples.labels
         if record.multi_label:
-            known = truth if info.multi_label else np.eye(len(places), dtype=np.uint8)[truth]
-            truth = np.zeros((len(known), len(record.labels)), np.uint8)
-            truth[:, places] = known
+            given = truth if info.multi_label else np.eye(len(places), dtype=np.uint8)[truth]
+            truth = np.zeros((len(given), len(known)), np.uint8)
+            truth[:, places] = given
         else:
             truth = places[truth]
         examples = sources.Examples(examples.images, truth)

@@ -1,6 +1,7 @@
 """The user's own labelled images, before they are decoded."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,18 @@ class Item:
 
 def name_of(value: object) -> str:
     """Returns the name of a class or a group that a value of the data stands for; an empty one if it is missing.
+
+    Names that look the same are the same: an accent is part of its letter (NFC), which it is not in names of a Mac's
+    files.
+
+    Args:
+        value: text, bytes or a number; None or NaN if it is missing.
+    """
+    return unicodedata.normalize("NFC", one_line(value))
+
+
+def one_line(value: object) -> str:
+    """Returns a value of the data, or the name of a column, as text of one line; an empty one if it is missing.
 
     White space around it is removed, and line breaks become spaces, because TFDS writes the classes one to a line.
 

@@ -1,5 +1,6 @@
 """Examples with any number of classes: named in a cell, in a list, or by a column of 0 and 1 for each class."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import UserError
 from pipelines.data.own import columns
-from pipelines.data.own.item import name_of
+from pipelines.data.own.item import name_of, one_line
 
 # Texts in one of several target columns.
 FLAGS = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, None: np.nan}
@@ -32,6 +33,23 @@ def distinct(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(name_of, values))))
 
 
+def label_of(value: object, where: str) -> str | tuple[str, ...]:
+    """Returns the name of a class; or several, given a list of values.
+
+    Args:
+        value: text, a number, None if it is missing, or a list of them.
+        where: used in messages.
+
+    Raises:
+        UserError: the value, or one in the list, is an object or a list.
+    """
+    if any(isinstance(one, dict | list) for one in (value if isinstance(value, list) else (value,))):
+        raise UserError(
+            f"{where} has the label {json.dumps(value, default=str)}. Expected a text, a number, or a list of them."
+        )
+    return distinct(value) if isinstance(value, list) else name_of(value)
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Returns whether cells are lists of names or numbers of classes."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
@@ -47,7 +65,7 @@ def target_columns(target: str, names: Sequence[str]) -> list[str]:
         target: the target.
         names: columns of the table; one of them may have a comma in its name.
     """
-    return [target] if target in names else list(distinct(target.split(",")))
+    return [target] if target in names else list(dict.fromkeys(filter(None, map(one_line, target.split(",")))))
 
 
 def of_rows(content: pa.Table, target: str, separator: str | None, path: Path) -> np.ndarray | None:
@@ -69,7 +87,7 @@ def of_rows(content: pa.Table, target: str, separator: str | None, path: Path) -
     found: list[tuple[str, ...] | None]
     if others:
         chosen = np.column_stack([_flags(content, name, path) for name in (first, *others)])
-        names = np.array([first, *others], object)
+        names = np.array([name_of(name) for name in (first, *others)], object)
         found = [None if np.isnan(row).any() else tuple(names[row == 1]) for row in chosen]
     elif is_list(content.schema.field(first).type):
         cells = content[first].to_pylist()

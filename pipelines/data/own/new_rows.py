@@ -12,7 +12,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.run import TableColumn
 from pipelines.data.own import columns as own_columns
 from pipelines.data.own import label_sets
-from pipelines.data.own.item import name_of
+from pipelines.data.own.item import name_of, one_line
 from pipelines.data.own.table_files import parts, read_file
 from serving.inputs import Column
 from serving.rows import DATE, LARGEST, MISSING, TRUTH_VALUES, category_index, days
@@ -77,8 +77,10 @@ def read(
     """
     if not parts(path):
         raise UserError(f"there is no table {path}. Check the path.")
-    # Models of earlier versions have line breaks in names of columns, which the columns of the file no longer have.
-    columns, target = [one.model_copy(update={"name": name_of(one.name)}) for one in columns], name_of(target)
+    # Models of earlier versions have line breaks in names of columns, which the columns of the file no longer have, and
+    # other forms of accents in names of classes.
+    columns, target = [one.model_copy(update={"name": one_line(one.name)}) for one in columns], one_line(target)
+    labels = [name_of(label) for label in labels]
     # Categories such as 007 are names, not numbers; truth values may be written in several ways, and classes that were
     # numbers in training as well.
     texts = [one.name for one in columns if one.categories and not {*one.categories} <= TRUTH_VALUES]
@@ -166,8 +168,9 @@ def _numbers(values: np.ndarray, column: Column | TableColumn, path: Path, has_d
 
 
 def _number(text: str) -> float:
+    # As in numeric columns, whose numbers Arrow reads: Python's own 1_000 and digits of other scripts are text there.
     try:
-        number = float(text)
+        number = float(text) if text.isascii() and "_" not in text else np.nan
     except ValueError:
         return np.nan
     return number if abs(number) <= LARGEST else np.nan

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import UserError
 from pipelines.data.own import class_labels
 from pipelines.data.own.columns import NOT_UTF8, is_text
-from pipelines.data.own.item import SUFFIXES, is_hidden, name_of, split_in
+from pipelines.data.own.item import SUFFIXES, is_hidden, one_line, split_in
 from pipelines.data.roots import TABLES
 
 # Cells of a CSV that are missing values: empty, NA, N/A, NULL, NaN, ... of Arrow, and three more.
@@ -128,7 +128,7 @@ def schema(table: Path) -> pa.Schema:
             with pa_csv.open_csv(table, pa_csv.ReadOptions(skip_rows=skipped), form) as reader:
                 found = reader.schema
         # White space around a name, as in "a, b", and line breaks in it are no part of it.
-        return pa.schema([field.with_name(name_of(field.name)) for field in found], found.metadata)
+        return pa.schema([field.with_name(one_line(field.name)) for field in found], found.metadata)
 
 
 def read_file(

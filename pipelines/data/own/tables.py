@@ -158,17 +158,11 @@ def rows(
             raise UserError(f"{where} has no image. Complete or remove it.")
         yield Item(
             name,
-            _label(label, classes, where),
+            label_sets.label_of(class_labels.class_name(label, classes, where) if classes else label, where),
             partial(_read, image, number, table.parent, where),
             split_of(values["split"][number], where, columns["split"]) if "split" in values else None,
             name_of(values["group"][number]) or None if "group" in values else None,
         )
-
-
-def _label(value: Any, classes: Sequence[str], where: str) -> str | tuple[str, ...]:
-    if classes:
-        value = class_labels.class_name(value, classes, where)
-    return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
 
 
 def _metadata(folder: Path) -> Path | None:
@@ -197,8 +191,21 @@ def _csv(table: Path, group: str | None) -> Iterator[Item]:
 def _json_lines(table: Path, group: str | None) -> Iterator[Item]:
     found = [*_objects(table)]
     columns = roles([*dict.fromkeys(name for values in found for name in values)], table, group)
-    content = pa.table({name: [values.get(name) for values in found] for name in {*columns.values()}})
+    cells = {name: [values.get(name) for values in found] for name in {*columns.values()}}
+    content = pa.table({name: _column(values, name, table) for name, values in cells.items()})
     yield from rows(content, columns, content[columns["image"]].to_pylist().__getitem__, table)
+
+
+def _column(values: Sequence[Any], name: str, table: Path) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        given = [(row, value) for row, value in enumerate(values, 1) if value is not None]
+        row, first = given[0]
+        others = (f", and in row {one} {json.dumps(value)}" for one, value in given if type(value) is not type(first))
+        other = next(others, "")
+        why = f"in row {row}, {name} is {json.dumps(first)}{other}" if other else f"{name}: {error}"
+        raise UserError(f"the table {table} cannot be read: {why}. Write values of one kind, such as texts.") from error
 
 
 def _objects(table: Path) -> Iterator[dict[str, Any]]:

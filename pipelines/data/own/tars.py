@@ -105,8 +105,7 @@ def _label(extension: str, content: bytes, where: str) -> str | tuple[str, ...]:
         raise UserError(f"{where} cannot be read: {error}. Correct or remove it.") from error
     for field in FIELDS:
         if isinstance(found, dict) and field in found:
-            value = found[field]
-            return label_sets.distinct(value) if isinstance(value, list) else name_of(value)
+            return label_sets.label_of(found[field], where)
     raise UserError(f"{where} has no label. Expected one of the fields {', '.join(FIELDS)}.")
 
 

@@ -1,13 +1,18 @@
+import io
 import math
+import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy.special import softmax
 
 from pipelines.core.errors import UserError
 from pipelines.training import evaluation
-from pipelines.training.evaluate import folder
+from pipelines.training.evaluate import _other_here, folder
 from pipelines.verbs.evaluate import table
+from tests import shapes
 
 LABELS = np.array([0, 0, 1, 1, 1, 2])
 LOGITS = np.array([[2.0, 0, 0], [0, 2, 0], [0, 2, 0], [0, 2, 0], [0, 0, 2], [0, 2, 0]], "float32")
@@ -161,3 +166,18 @@ def test_other_data_are_evaluated_in_a_folder_of_their_name(tmp_path, monkeypatc
     (tmp_path / "all" / "new photos").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "all" / "new photos")
     assert folder(tmp_path / "run", data) == tmp_path / "run" / "evaluations" / name
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_accents_of_classes_may_have_two_forms(tmp_path, monkeypatch, form, multi_label):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = shapes.write(tmp_path / "shapes", 2)
+    (folder / "circle").rename(folder / unicodedata.normalize("NFD", "caf\xe9"))
+    labels = ("square", "triangle", unicodedata.normalize(form, "caf\xe9"))
+    record = SimpleNamespace(name="shapes", shape=(8, 8, 3), labels=labels, multi_label=multi_label)
+    config = SimpleNamespace(image_fit="crop", label_separator=None, group="patient")
+    run = SimpleNamespace(path="run", config=config, record=SimpleNamespace(data=record))
+    found = _other_here(run, str(folder), None, Console(file=io.StringIO())).examples.labels
+    found = found.argmax(axis=1) if multi_label else found
+    assert np.bincount(found).tolist() == [2, 2, 2]

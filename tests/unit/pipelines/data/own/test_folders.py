@@ -1,6 +1,7 @@
 """Folders with a subfolder for each class."""
 
 import json
+import unicodedata
 
 import pytest
 
@@ -24,6 +25,12 @@ def test_linked_folders_are_followed_once(tmp_path):
     (tmp_path / "photos" / "dog" / "itself").symlink_to("itself")
     names = [item.name for item in find_items(tmp_path / "photos")]
     assert names == ["cat/0.png", "cat/dog/1.png", "cat/more/2.png", "dog/1.png"]
+
+
+def test_names_that_look_the_same_are_one_class(tmp_path):
+    composed, decomposed = (unicodedata.normalize(form, "caf\xe9") for form in ("NFC", "NFD"))
+    touch(tmp_path, f"train/{composed}/0.png", f"test/{decomposed}/1.png")
+    assert {item.label for item in find_items(tmp_path)} == {composed}
 
 
 @pytest.mark.parametrize("above", ["", "train/"])

@@ -313,7 +313,23 @@ def test_images_without_a_group_are_alone(tmp_path):
         ({"metadata.jsonl": b"[]"}, 'line 1 of .*metadata.jsonl is no object. Expected {"file_name": "1.jpg"'),
         (
             {"metadata.jsonl": b'{"file_name": "0.png", "label": "a"}\n{"file_name": "1.png", "label": 1}'},
-            "metadata.jsonl cannot be read",
+            r'metadata.jsonl cannot be read: in row 1, label is "a", and in row 2 1\. Write values of one kind',
+        ),
+        (
+            {"metadata.jsonl": b'{"file_name": "0.png", "label": [1]}\n{"file_name": "1.png", "label": ["a"]}'},
+            "metadata.jsonl cannot be read: label: Could not convert",
+        ),
+        (
+            {"metadata.jsonl": b'{"file_name": "0.png", "label": 1180591620717411303424}'},
+            "metadata.jsonl cannot be read: label: Python int too large",
+        ),
+        (
+            {"metadata.jsonl": b'{"file_name": "0.png", "label": {"a": 1}}'},
+            r'row 1 of metadata.jsonl has the label {"a": 1}\. Expected a text, a number, or a list of them',
+        ),
+        (
+            {"metadata.jsonl": b'{"file_name": "0.png", "label": [["a"]]}'},
+            r'row 1 of metadata.jsonl has the label \[\["a"\]\]\. Expected a text',
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Rows of CSV, TSV and Parquet files, as a model takes them."""
 
 import datetime
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +104,28 @@ def test_texts_that_are_numbers_are_numbers(tmp_path):
     path = written(tmp_path / "a.parquet", {"built": ["1970", "1e300"]})
     with pytest.raises(UserError, match=r"row 2 of .*a\.parquet: built must be a number\. Received: '1e300'"):
         read(path, (Column(name="built", categories=None),), "", ())
+
+
+@pytest.mark.parametrize("text", ["1_000", "\u0661\u0662"])
+def test_numbers_are_written_as_in_numeric_columns(tmp_path, text):
+    for path in (
+        written(tmp_path / "a.csv", f"built\n1970\n{text}\n"),
+        written(tmp_path / "a.parquet", {"built": ["1970", text]}),
+    ):
+        with pytest.raises(UserError, match=rf"row 2 of .*: built must be a number\. Received: '{text}'"):
+            read(path, (Column(name="built", categories=None),), "", ())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_accents_of_classes_may_have_two_forms_but_columns_keep_theirs(tmp_path, suffix):
+    composed, decomposed = (unicodedata.normalize(form, "caf\xe9") for form in ("NFC", "NFD"))
+    content = f"{decomposed},y\n1,{composed}\n2,{decomposed}\n"
+    if suffix == ".parquet":
+        content = {decomposed: [1, 2], "y": [composed, decomposed]}
+    path = written(tmp_path / f"a{suffix}", content)
+    for labels in (("bar", composed), ("bar", decomposed)):
+        found = read(path, (Column(name=decomposed, categories=None),), "y", labels)
+        assert (found.truth.tolist(), found.warnings) == ([1, 1], ())
 
 
 def test_dates_are_days(tmp_path):

@@ -38,3 +38,9 @@ def test_tar_files_that_cat_has_joined_are_refused(tmp_path):
     # The last block is filled up with any number of zeros.
     (tmp_path / "one.tar").write_bytes(one + bytes(2**20))
     assert len(find_items(tmp_path / "one.tar")) == 1
+
+
+def test_an_object_is_no_label(tmp_path):
+    path = a_tar(tmp_path / "a.tar", **{"0.png": b"", "0.json": b'{"label": {"a": 1}}'})
+    with pytest.raises(UserError, match=r'0\.json in .* has the label {"a": 1}\. Expected a text, a number, or a list'):
+        find_items(path)
