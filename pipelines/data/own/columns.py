@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -199,6 +200,13 @@ def as_texts(found: np.ndarray) -> list[str | None]:
     if found.dtype == object:
         return found.tolist()
     return [None if np.isnan(one) else _plain(one) for one in found.tolist()]
+
+
+def by_class(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Returns the different names in order, and the index of each name among them, int64 [n]."""
+    labels = in_order({*names})
+    index = {label: number for number, label in enumerate(labels)}
+    return labels, np.array([index[name] for name in names], np.int64)
 
 
 def is_number(name: str) -> bool:

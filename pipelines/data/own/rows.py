@@ -119,6 +119,8 @@ def read(
     if len(answers) < FEWEST:
         raise UserError(f"{path} has {len(answers)} rows with a {target}. Expected at least {FEWEST}.")
     labels, truth, reason = _task(answers, target, task, point) if sets is None else _sets(answers, target, task)
+    if labels and answers.dtype != object and (codes := table_files.padded(path, names, target, known)):
+        labels, truth = columns.by_class(codes)
     kept, left_out, given = _chosen(found, group, known, path)
     if not kept:
         reasons = "; ".join(f"{name or 'a column'} {why}" for name, why in left_out.items())
@@ -293,10 +295,7 @@ def _task(values: np.ndarray, target: str, task: Task, point: str) -> tuple[tupl
     if not classes:
         return (), values.astype(np.float32), f"regression, {why}"
     _refuse_identifiers(len(kinds), len(values), target)
-    names = [str(name) for name in columns.as_texts(values)]
-    labels = in_order(set(names))
-    index = {label: number for number, label in enumerate(labels)}
-    return labels, np.array([index[name] for name in names], np.int64), f"classification, {why}"
+    return *columns.by_class([str(name) for name in columns.as_texts(values)]), f"classification, {why}"
 
 
 def _sets(sets: np.ndarray, target: str, task: Task) -> tuple[tuple[str, ...], np.ndarray, str]:

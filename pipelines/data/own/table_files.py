@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -210,6 +211,26 @@ def class_names(path: Path, names: Sequence[str], wanted: Sequence[str] = ()) ->
         texts = pc.utf8_trim_whitespace(content.column(place))
         content = content.set_column(place, name, pc.if_else(pc.equal(texts, ""), None, texts))
     return content
+
+
+def padded(path: Path, names: Sequence[str], name: str, known: np.ndarray) -> list[str] | None:
+    """Returns whole numbers of a CSV as they are written if one has leading zeros, as codes such as 007 have.
+
+    Args:
+        path: the file.
+        names: its columns.
+        name: a column of numbers.
+        known: rows in which it has a number, bool [rows].
+
+    Returns:
+        The texts of these rows; None without leading zeros, and for a Parquet file, whose numbers have none.
+    """
+    if path.is_dir() or path.suffix.lower() == ".parquet":
+        return None
+    texts = class_names(path, names, [name])[name].filter(pa.array(known))
+    is_whole = pc.all(pc.match_substring_regex(texts, r"^[+-]?\d+$")).as_py()
+    has_zeros = pc.any(pc.match_substring_regex(texts, r"^[+-]?0\d")).as_py()
+    return texts.to_pylist() if is_whole and has_zeros else None
 
 
 def _joined(folder: Path, texts: Collection[str], classes: Collection[str], labels: Collection[str]) -> pa.Table:

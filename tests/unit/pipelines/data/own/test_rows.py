@@ -366,3 +366,17 @@ def test_texts_may_be_large_strings_or_views(written, kind):
     columns = {name: pa.array(texts * 30, kind) for name, texts in {"city": ["Rome", "Oslo"], "y": ["a", "b"]}.items()}
     found = rows.read(written(with_x(**columns), ".parquet"))
     assert (found.columns[1].categories, found.labels) == (("Oslo", "Rome"), ("a", "b"))
+
+
+@pytest.mark.parametrize(("missing", "comma"), [("", ","), ("NA", ";")])
+def test_classes_keep_their_leading_zeros(written, missing, comma):
+    path = written(with_x(y=["00", "01", " 10", missing] * 15), comma=comma)
+    found = rows.read(path)
+    assert (found.labels, found.truth.tolist()) == (("00", "01", "10"), [0, 1, 2] * 15)
+    again = new_rows.read(path, found.columns, "y", found.labels)
+    np.testing.assert_array_equal(again.truth, [0, 1, 2, np.nan if comma == "," else -1] * 15)
+    assert rows.read(path, task="regression").truth.tolist() == [0, 1, 10] * 15
+    # Models of earlier versions lost them.
+    np.testing.assert_array_equal(
+        new_rows.read(path, found.columns, "y", ("0", "1", "10")).truth, [0, 1, 2, np.nan] * 15
+    )
