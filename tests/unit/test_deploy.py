@@ -22,6 +22,7 @@ from serving.engine.settings import Settings
 from serving.http.places import UNREAD
 from serving.memory import KEPT
 from serving.requests import metrics
+from serving.requests.refusals import KINDS, STATUS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -283,6 +284,17 @@ def test_an_expression_is_valid_and_uses_existing_metrics(text):
         one.strip() for group in re.findall(r"by \(([^)]*)\)", text) for one in group.split(",")
     }
     assert used - scraped <= set().union(*(known[name] for name in names))
+
+
+def test_every_error_of_the_endpoint_itself_raises_an_alert():
+    rules = {rule["alert"]: rule["expr"] for rule in ALERTS["groups"][0]["rules"]}
+    patterns = [re.findall(r'highway_errors_total{kind=~?"([^"]*)"', text) for text in rules.values()]
+    alarming = {kind for (pattern,) in filter(None, patterns) for kind in pattern.split("|")}
+    own = {KINDS[error] for error, status in STATUS.items() if status >= 500} | {"failed"}
+    # An endpoint that is asked to stop refuses on purpose.
+    assert alarming == own - {"draining"}
+    # An endpoint that no longer exists has no series that could be 0.
+    assert 'absent(up{job="highway"})' in rules["HighwayDown"]
 
 
 def test_the_scrape_finds_the_pods_of_the_deployment():
