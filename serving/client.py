@@ -69,7 +69,8 @@ class Client:
     Args:
         url: URL of the endpoint.
         api_key: key of the endpoint, if it requires one.
-        timeout: seconds for one attempt.
+        timeout: seconds without progress after which an attempt fails: while it connects, sends, or waits for a part of
+            the answer. An attempt may take longer as a whole.
         attempts: maximum number of attempts. The pause between them starts at a quarter of a second and doubles each
             time, or is that of Retry-After if this is longer, up to half a minute; up to half of that is added at
             random, so that clients refused together do not return together.
@@ -217,6 +218,10 @@ class Client:
                     raise ClientError(
                         f"{self._url} cannot be reached: {_cause(error)}. Is the endpoint running?"
                     ) from None
+            except httpx.RequestError as error:
+                raise ClientError(
+                    f"{self._url} does not answer like a highway-keras endpoint: {_cause(error)}. Is there a proxy?"
+                ) from None
             else:
                 if answer.is_success:
                     return self._read(kind, answer)
@@ -371,4 +376,7 @@ def _error_message(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["error"])
     except (ValueError, KeyError, TypeError):
-        return answer.text[:200]
+        # The client does not follow redirects: that would turn POST into GET, and may send the key elsewhere.
+        if answer.has_redirect_location:
+            return f"it is at {answer.headers['location'][:200]}. Give the client that address."
+        return answer.text[:200] or answer.reason_phrase

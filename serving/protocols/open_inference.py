@@ -187,7 +187,7 @@ def _request(given: dict[str, Any], tail: memoryview, manifest: Manifest, images
             raise RequestError(f"binary_data_size is {size}, and {len(tail)} bytes follow the JSON.")
         check_count(shape, manifest, images)
     if name == ENCODED:
-        files = _files(given.get("data")) if size is None else raw_files(tail, sum(shape[:1]))
+        files = _files(given.get("data"), shape) if size is None else raw_files(tail, sum(shape[:1]))
         if shape not in ([len(files)], [len(files), 1]):
             raise RequestError(f"input {ENCODED!r} has the shape {shape} and {len(files)} files.")
         return Request(None, files)
@@ -271,10 +271,12 @@ def _flat(data: Any, shape: list[int]) -> np.ndarray:
     return values.ravel()
 
 
-def _files(data: Any) -> list[bytes]:
-    if not isinstance(data, list):
-        raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings.')
-    return [decode_base64(text) for text in data]
+def _files(data: Any, shape: list[int]) -> list[bytes]:
+    nested = len(shape) == 2 and isinstance(data, list) and all(isinstance(one, list) and len(one) == 1 for one in data)
+    texts = [text for (text,) in data] if nested else data
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(f'"data" of {ENCODED!r} must be a list of base64 strings, flat or nested as the shape is.')
+    return [decode_base64(text, f'"data" of {ENCODED!r}') for text in texts]
 
 
 def raw_files(data: bytes | memoryview, most: int = IMAGES) -> list[bytes]:

@@ -184,8 +184,12 @@ def expected(manifest: Manifest) -> str:
     return f"Model {manifest.name!r} takes images of (batch, {', '.join(map(str, manifest.input.shape[1:]))}), uint8."
 
 
-def decode_base64(text: Any) -> bytes:
+def decode_base64(text: Any, where: str = '"b64"') -> bytes:
     """Decodes base64.
+
+    Args:
+        text: the file in base64.
+        where: field of the request that has it, for messages.
 
     Raises:
         RequestError: the text is not base64.
@@ -193,4 +197,4 @@ def decode_base64(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise RequestError(f'"b64" is not base64: {error}.') from None
+        raise RequestError(f"{where} is not base64: {error}.") from None

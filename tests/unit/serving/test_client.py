@@ -316,6 +316,14 @@ def test_other_servers_and_missing_files(waits, tmp_path):
         Client("http://here", transport=httpx.MockTransport(page)).predict("digits", [b"x"])
     with pytest.raises(ClientError, match="answered 502: <html>"):
         Client("http://here", transport=httpx.MockTransport(lambda _: httpx.Response(502, text="<html>"))).models()
+    unpacked = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"not packed"))
+    with pytest.raises(ClientError, match=r"here does not answer like a highway-keras endpoint: .*incorrect head"):
+        Client("http://here", transport=httpx.MockTransport(lambda _: unpacked)).models()
+    moved = httpx.Response(308, headers={"location": "https://here/models"})
+    with pytest.raises(ClientError, match=r"answered 308: it is at https://here/models\. Give the client that address"):
+        Client("http://here", transport=httpx.MockTransport(lambda _: moved)).models()
+    with pytest.raises(ClientError, match=r"answered 502: Bad Gateway$"):
+        Client("http://here", transport=httpx.MockTransport(lambda _: httpx.Response(502)), attempts=1).models()
     client, endpoint = made(200)
     with pytest.raises(ClientError, match=r"nothing\.png cannot be read"):
         client.predict("digits", [tmp_path / "nothing.png"])

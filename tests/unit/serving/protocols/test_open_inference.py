@@ -70,6 +70,9 @@ def test_files(manifest):
     texts = [base64.b64encode(file).decode() for file in (b"one", b"three")]
     given = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "data": texts}
     assert parse(manifest, {"inputs": [given]}).request.files == [b"one", b"three"]
+    for data in (texts, [[text] for text in texts]):
+        nested = {**given, "shape": [2, 1], "data": data}
+        assert parse(manifest, {"inputs": [nested]}).request.files == [b"one", b"three"]
     behind = b"".join(struct.pack("<I", len(file)) + file for file in (b"one", b"three"))
     given = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(behind)}}
     assert parse(manifest, {"inputs": [given]}, behind).request.files == [b"one", b"three"]
@@ -151,6 +154,14 @@ def test_no_images_at_all(manifest):
         ({"inputs": [image()], "outputs": [classified("label", 3)]}, "\"classification\" does not apply to 'label'"),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [3], "data": []}]}, "0 files"),
         ({"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [3]}]}, "base64"),
+        (
+            {"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": ["seven.jpg"]}]},
+            "^\"data\" of 'image_bytes' is not base64",
+        ),
+        (
+            {"inputs": [{"name": "image_bytes", "datatype": "BYTES", "shape": [1], "data": [["eA=="]]}]},
+            "nested as the shape is",
+        ),
     ],
 )
 def test_invalid_requests_are_refused(manifest, given, said):
