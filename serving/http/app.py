@@ -28,7 +28,7 @@ from serving.engine.settings import Settings
 from serving.engine.trials import PATIENCE
 from serving.http import open_inference, page, predict, tf_rest
 from serving.http.middleware import AccessLayer, App, Dispatch, record_of
-from serving.http.openapi import describe
+from serving.http.openapi import describe, operation
 from serving.keys import Keys
 from serving.protocols.open_inference import HEADER
 from serving.requests import metrics
@@ -132,7 +132,13 @@ def make_app(settings: Settings, other: OtherServer | None = None) -> App:
     for router in routers:
         app.include_router(router)
 
-    @app.get("/metrics", tags=["Operation"], summary="For Prometheus", response_class=PlainTextResponse)
+    @app.get(
+        "/metrics",
+        tags=["Operation"],
+        summary="For Prometheus",
+        response_class=PlainTextResponse,
+        openapi_extra=operation(None),
+    )
     async def scrape() -> Response:
         return Response(metrics.scrape(catalog), media_type=CONTENT_TYPE_LATEST)
 

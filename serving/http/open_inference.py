@@ -39,7 +39,7 @@ def router(catalog: Catalog[ServedVersion], predictor: Predictor) -> APIRouter:
     """Returns the routes."""
     routes, about = APIRouter(tags=["Open Inference Protocol"]), About(catalog, predictor.settings)
 
-    @routes.get("/v2", summary="The server")
+    @routes.get("/v2", summary="The server", openapi_extra=operation(None))
     async def server() -> dict[str, object]:
         return {"name": "highway-keras", "version": VERSION, "extensions": list(triton.EXTENSIONS)}
 

@@ -177,11 +177,11 @@ _REFUSED = {
     421: "The Host header has a name that is not the endpoint's.",
     429: "The key sends more requests than its limit; Retry-After says when to try again.",
     500: "The model failed or computed what cannot be an answer, for this image or row at least.",
-    503: "A queue is full, or the models are still being loaded; Retry-After says when to try again.",
+    503: "A queue is full, models are being loaded, or no version can answer; Retry-After says when to try again.",
     504: "The prediction exceeded the time limit.",
 }
 # Those that do not apply only to predictions.
-_ANY_REQUEST = (400, 401, 404, 421, 429)
+_ANY_REQUEST = (400, 401, 404, 421, 429, 503)
 _ERROR = {JSON: {"schema": record(error=TEXT)}}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 _PARAMETERS = {
