@@ -190,6 +190,12 @@ class VersionFacts(_ResponsePart):
     """Mean average precision on the test split, if there may be any number of classes; null as `test_mae`."""
     test_r2: float | None = None
     """R² of a regression on the test split: 1 is perfect, 0 is as good as the mean; null as `test_mae`."""
+    input: ModelInput | None = Field(None, exclude_if=lambda given: given is None)
+    """Input of this version; left out if it is that of the newest."""
+    classes: tuple[str, ...] | None = Field(None, exclude_if=lambda names: names is None)
+    """Names of its classes, by index; left out if they are those of the newest."""
+    multi_label: bool | None = Field(None, exclude_if=lambda several: several is None)
+    """True if an image or row may have any number of them; left out if this is as in the newest."""
 
 
 class ServedModel(_ResponsePart):
@@ -212,6 +218,7 @@ class ServedModel(_ResponsePart):
     classes: tuple[str, ...]
     """Names of its classes, by index; none in a regression."""
     multi_label: bool = False
-    """True if an image or row may have any number of them, so that their probabilities do not sum to 1."""
+    """True if an image or row may have any number of them, so that their probabilities do not sum to 1. This, `classes`
+    and `input` are those of the newest version; `facts` has those of other versions that differ."""
     facts: tuple[VersionFacts, ...] = ()
     """Facts about each of `versions`, in their order."""

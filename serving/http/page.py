@@ -13,7 +13,7 @@ from serving.engine.catalog import Catalog
 from serving.errors import UnknownModelError
 from serving.http.middleware import record_of
 from serving.http.openapi import BINARY, operation
-from serving.manifest import ONNX, WEIGHTS
+from serving.manifest import ONNX, WEIGHTS, Manifest
 from serving.schemas import ModelInput, ServedModel, VersionFacts
 
 T = TypeVar("T")
@@ -50,17 +50,11 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
                 labels=model.release.labels,
                 failed={version: refusal.reason for version, refusal in model.failed.items()},
                 wrong=model.problem or catalog.problem,
-                input=ModelInput(
-                    shape=manifest.input.shape[1:],
-                    pictures=manifest.pictures,
-                    columns=manifest.columns,
-                    target=manifest.target,
-                    label_separator=manifest.label_separator,
-                ),
+                input=_input(manifest),
                 gates=manifest.gates is not None,
                 classes=manifest.labels,
                 multi_label=manifest.multi_label,
-                facts=tuple(_facts(served[version]) for version in sorted(served, reverse=True)),
+                facts=tuple(_facts(served[version], manifest) for version in sorted(served, reverse=True)),
             )
             for name, model in sorted(catalog.models().items())
             if (served := model.served)
@@ -89,7 +83,17 @@ def router(catalog: Catalog[ServedVersion]) -> APIRouter:
     return routes
 
 
-def _facts(served: ServedVersion) -> VersionFacts:
+def _input(content: Manifest) -> ModelInput:
+    return ModelInput(
+        shape=content.input.shape[1:],
+        pictures=content.pictures,
+        columns=content.columns,
+        target=content.target,
+        label_separator=content.label_separator,
+    )
+
+
+def _facts(served: ServedVersion, newest: Manifest) -> VersionFacts:
     content, samples, test = served.manifest, served.samples, served.manifest.run.test or {}
     return VersionFacts(
         version=content.version,
@@ -107,6 +111,10 @@ def _facts(served: ServedVersion) -> VersionFacts:
         maps=served.predict_maps is not None,
         samples=tuple(sample.label for sample in samples.shown) if samples else (),
         rows=tuple(sample.row for sample in samples.shown if sample.row is not None) if samples else (),
+        # The page asks for the list again and again, and the versions of a model may have the same thousand classes.
+        input=None if _input(content) == _input(newest) else _input(content),
+        classes=None if content.labels == newest.labels else content.labels,
+        multi_label=None if content.multi_label == newest.multi_label else content.multi_label,
     )
 
 

@@ -13,7 +13,7 @@ from serving.engine.settings import Settings
 from serving.http.app import make_app
 from serving.model import open_model
 from serving.schemas import Answer, ServedModel
-from tests import tiny_model
+from tests import table_model, tiny_model
 from tests.endpoint import IMAGES, LoadedClient
 
 RAW = {"content-type": "application/octet-stream"}
@@ -49,6 +49,24 @@ def test_models_come_with_facts_about_their_versions(complete):
         "test_accuracy": 0.75, "test_images": 8, "gates": True, "maps": True, "samples": ["zero", "two"], "rows": [],
         "test_mae": None, "test_map": None, "test_r2": None,
     }  # fmt: skip
+
+
+def test_versions_that_differ_from_the_newest_have_their_own_columns_and_classes(tmp_path):
+    root = tmp_path / "models" / "sales"
+    table_model.write(root / "1", regression=True)
+    for number in ("2", "3"):
+        table_model.write(root / number, multi_label=True, age="day")
+    (root / "release.json").write_text(json.dumps({"versions": [1, 2, 3]}))
+    with LoadedClient(make_app(Settings(models=root.parent))) as client:
+        answer = client.get("/models")
+    ((newest, same, other),) = (model["facts"] for model in answer.json())
+    own = {"input", "classes", "multi_label"}
+    assert [own & facts.keys() for facts in (newest, same, other)] == [set(), set(), own]
+    assert (other["classes"], other["multi_label"]) == ([], False)
+    (model,) = TypeAdapter(list[ServedModel]).validate_json(answer.content)
+    found = model.facts[2].input
+    assert (found.target, [column.date for column in found.columns]) == ("price", [None, None, None])
+    assert (model.input.target, [column.date for column in model.input.columns]) == ("sold", [None, "day", None])
 
 
 def test_sample_images_are_files_of_the_size_of_the_input(complete):
