@@ -1,6 +1,6 @@
 // Several files at once, with a table of their answers.
 import { find, make } from "./dom.js";
-import { Refused, classify, seconds, verdict } from "./endpoint.js";
+import { Refused, classify, insist, verdict } from "./endpoint.js";
 import { inMemory } from "./files.js";
 
 const PARALLEL = 4; // Requests at the same time.
@@ -59,19 +59,17 @@ function row(file, place) {
 
 // Asks until there is an answer, or until the table of run `mine` is gone.
 async function answer(target, file, mine) {
-  while (mine === run) {
-    try {
-      const found = await classify(target, await inMemory(file), false);
-      const [prediction] = found.answer.predictions;
-      const { label, share } = verdict(prediction);
-      return [
-        make("td", { textContent: label, title: prediction.notice ?? "" }),
-        make("td", { className: "number", textContent: share }),
-      ];
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      if (!error.after) return [make("td", { className: "wrong", colSpan: 2, textContent: error.message })];
-      await seconds(error.after);
-    }
+  try {
+    const found = await insist(async () => classify(target, await inMemory(file), false), () => mine === run);
+    if (!found) return [];
+    const [prediction] = found.answer.predictions;
+    const { label, share } = verdict(prediction);
+    return [
+      make("td", { textContent: label, title: prediction.notice ?? "" }),
+      make("td", { className: "number", textContent: share }),
+    ];
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return [make("td", { className: "wrong", colSpan: 2, textContent: error.message })];
   }
 }

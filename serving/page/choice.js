@@ -12,10 +12,15 @@ function target(one, which = {}) {
   // Numbers, or strings where JavaScript would round them.
   const number = String(which.label ? one.labels[which.label] : which.version ?? one.versions[0]);
   const facts = one.facts.find((fact) => String(fact.version) === number);
-  const { shape, columns, target: predicted } = one.input;
-  const several = one.multi_label;
-  return facts && { name: one.name, which, facts, classes: one.classes, several, kind: kindOf(one.input), shape, columns, predicted };
+  if (!facts) return undefined;
+  // What is as in the newest version is left out.
+  const { input = one.input, classes = one.classes, multi_label: several = one.multi_label } = facts;
+  const { shape, columns, target: predicted } = input;
+  return { name: one.name, which, facts, classes, several, kind: kindOf(input), shape, columns, predicted };
 }
+
+// The name of a version in the address of the page.
+const nameOf = ({ name, facts }) => `${name}/${facts.version}`;
 
 const options = (pairs) => pairs.map(([text, value]) => new Option(text, value));
 
@@ -55,7 +60,8 @@ export class Choice {
     const now = JSON.stringify([models, statuses, loading]);
     if (now === this.known) return;
     [this.models, this.states, this.loading, this.known] = [models, statuses, loading, now];
-    // The first served model, unless the address or the user names another.
+    // The first served model, unless the address or the user names another, or one has been shown: a model that is gone
+    // for a moment, as while the endpoint restarts, keeps its image.
     if (!this.named && !models.some((one) => one.name === this.wanted.model)) {
       this.wanted.model = models[0]?.name ?? Object.keys(statuses)[0] ?? "";
     }
@@ -83,9 +89,11 @@ export class Choice {
     if (this.first) {
       if (!missing) return "";
       const served = this.models.find((one) => one.name === other)?.versions.some((number) => String(number) === missing);
-      return `Cannot compare with “${other}”, version ${missing}: it ${served ? "takes another kind of input" : "is not served"}.`;
+      const reason = this.lost === nameOf(this.first) ? "is the chosen version itself"
+        : served ? "takes another kind of input" : "is not served";
+      return `Cannot compare with “${other}”, version ${missing}: it ${reason}.`;
     }
-    if (!states) return this.loading ? "" : `There is no model “${name}” here. Choose another one.`;
+    if (!states) return this.loading ? "The models are being loaded." : `There is no model “${name}” here. Choose another one.`;
     const [kind, value] = pair(which);
     const { labels } = this.models.find((one) => one.name === name) ?? {};
     if (kind === "label" && labels && !Object.hasOwn(labels, value)) {
@@ -117,17 +125,18 @@ export class Choice {
   #show() {
     const { models, states, wanted } = this;
     const one = models.find((each) => each.name === wanted.model);
+    const { first } = this;
+    if (first) this.named = true;
     const damaged = Object.keys(states).filter((name) => !models.some((each) => each.name === name));
     const names = [...models.map((each) => [each.name, each.name]), ...damaged.map((name) => [`${name} (not served)`, name])];
     set(model, options(names), wanted.model);
     const labels = Object.entries(one?.labels ?? {}).map(([label, number]) => [`${label} (${number})`, `label=${label}`]);
     const numbers = (one?.versions ?? []).map((number) => [number, `version=${number}`]);
     set(version, options([["newest", ""], ...labels, ...numbers]), wanted.version);
-    const others = models.filter((each) => one && kindOf(each.input) === kindOf(one.input)).flatMap((each) =>
-      each.versions.map((number) => [`${each.name}, version ${number}`, `${each.name}/${number}`]));
-    const mine = this.first && `${this.first.name}/${this.first.facts.version}`;
-    const offered = others.filter(([, value]) => value !== mine);
-    if (one && !this.loading && wanted.against && !offered.some(([, value]) => value === wanted.against)) {
+    const others = models.flatMap((each) => each.versions.map((number) => target(each, { version: number })));
+    const offered = others.filter((each) => first && each?.kind === first.kind && nameOf(each) !== nameOf(first))
+      .map((each) => [`${each.name}, version ${each.facts.version}`, nameOf(each)]);
+    if (first && !this.loading && wanted.against && !offered.some(([, value]) => value === wanted.against)) {
       [this.lost, wanted.against] = [wanted.against, ""];
     }
     set(against, options([["nothing", ""], ...offered]), wanted.against);

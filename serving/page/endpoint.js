@@ -1,5 +1,6 @@
 // Sends requests to the endpoint, with the key if it requires one.
-import { find, percent } from "./dom.js";
+import { percent } from "./dom.js";
+import { canBeSent, currentKey, keyHeader, nextKey, showKeyForm } from "./key.js";
 
 export class Refused extends Error {
   constructor(message, status = 0, after = 0) {
@@ -9,29 +10,33 @@ export class Refused extends Error {
   }
 }
 
-const form = find("key");
+const LIMIT = 30_000; // Milliseconds for the answer to a request that computes nothing.
 const SHOWN = 10; // Bars of an answer, and classes to request.
-
-export const hasKey = () => Boolean(sessionStorage.getItem("key"));
 
 export const wanted = (classes) => Math.min(Math.max(classes.length, 1), SHOWN);
 
 // Returns the body of a response, as JSON unless `read` says otherwise. Waits if the key may not send as often.
 export async function ask(path, options = {}, read = (response) => response.json()) {
-  const key = sessionStorage.getItem("key");
+  const key = currentKey();
+  if (!canBeSent(key)) {
+    showKeyForm(true);
+    throw new Refused("This key has a character that cannot be sent, such as a line break.", 401);
+  }
+  // A prediction may take as long as the endpoint allows.
+  const signal = options.body ? undefined : AbortSignal.timeout(LIMIT);
   let response;
   try {
-    response = await fetch(path, { ...options, headers: { ...options.headers, ...(key && { "X-API-Key": key }) } });
+    response = await fetch(path, { ...options, signal, headers: { ...options.headers, ...keyHeader(key) } });
   } catch {
     throw new Refused("The endpoint does not answer. Is it still running?", 0, 2);
   }
   if (response.status === 401) {
-    const visible = !form.hidden;
-    form.hidden = false;
-    if (!visible) form.querySelector("input").focus();
+    // Another key has been entered in the meantime.
+    if (key !== currentKey()) return ask(path, options, read);
+    showKeyForm(true);
     throw new Refused(key ? "This key is not accepted." : "", 401);
   }
-  form.hidden = true;
+  showKeyForm(false);
   if (response.ok) {
     try {
       return await read(response);
@@ -52,6 +57,18 @@ export async function ask(path, options = {}, read = (response) => response.json
 const afterwards = (response) => Number(response.headers.get("Retry-After")) || 1;
 
 export const seconds = (count) => new Promise((done) => setTimeout(done, 1000 * count));
+
+// Repeats work until it is done or refused for good, or until nobody needs it any more.
+export async function insist(work, isNeeded) {
+  while (isNeeded()) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof Refused) || !(error.after || error.status === 401)) throw error;
+      await (error.status === 401 ? nextKey() : seconds(error.after));
+    }
+  }
+}
 
 // Path and query of a prediction by a version, as `Choice` describes it.
 export function path(target, parameters) {
@@ -87,15 +104,4 @@ export function verdict({ top, labels, segments, value }, predicted) {
   if (labels) return { label: labels.join(", ") || "No class", share: "above 50%" };
   if (!segments || segments.length === 1) return { label: top[0].label, share: percent(top[0].probability) };
   return { label: segments.map((one) => one.top[0].label).join("") || "No digit", share: "" };
-}
-
-// Calls back when the user has entered a key.
-export function onKey(callback) {
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const input = form.querySelector("input");
-    sessionStorage.setItem("key", input.value);
-    input.value = "";
-    callback();
-  });
 }

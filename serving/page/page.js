@@ -4,19 +4,23 @@ import { classifyAll, closeTable, onRow } from "./batch.js";
 import { closeCamera, onPhoto } from "./camera.js";
 import { Choice } from "./choice.js";
 import { showCrop } from "./crop.js";
-import { find, make } from "./dom.js";
+import { find } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { Refused, ask, classify, onKey } from "./endpoint.js";
+import { Refused } from "./endpoint.js";
 import { onFiles } from "./files.js";
+import { classifyOrHold } from "./held.js";
+import { onKey } from "./key.js";
+import { followModels } from "./models.js";
 import { Pen } from "./pen.js";
+import { fail, report, say } from "./problems.js";
 import { Row } from "./row.js";
 import { showSamples } from "./samples.js";
 import { describe, describeRow } from "./snippets.js";
+import { oneAtATime } from "./turns.js";
 import { remember } from "./visit.js";
 
-const POLL = 5000; // Milliseconds between two requests for the list of models,
-const SOON = 500; // and while the endpoint is still loading them.
-const LATE = 300; // Milliseconds without an answer after which the one before is marked as such.
+const LATE = 300; // Milliseconds without an answer after which the one before is marked as such,
+const PATIENT = 10_000; // and after which the page says that it still waits.
 const canvas = find("canvas");
 const drawing = new Drawing(canvas, redrawn);
 const pen = new Pen(drawing, find("pen"));
@@ -31,40 +35,6 @@ const FITS = {
   squashed: "The whole image is used, squashed to the shape of the net's input.",
 };
 let asked = "";
-// The refusal of the last image or row, until it may be sent again.
-let refusal = null;
-
-// Problems with the list of models, the choice and the last image or row, each shown until it is solved.
-const problems = { models: "", choice: "", image: "" };
-
-function showProblems() {
-  const text = problems.models || problems.choice || problems.image;
-  if (find("message").textContent !== text) find("message").textContent = text;
-}
-
-async function report(about, work) {
-  try {
-    await work();
-    problems[about] = "";
-    showProblems();
-  } catch (error) {
-    fail(about, error);
-  }
-}
-
-function fail(about, error) {
-  if (!(error instanceof Refused)) throw error;
-  problems[about] = error.message;
-  if (about === "image") showOld();
-  if (about === "image" && error.after && error !== refusal) {
-    refusal = error;
-    setTimeout(() => {
-      refusal = null;
-      predict();
-    }, 1000 * error.after);
-  }
-  showProblems();
-}
 
 // The answers on the page are not those of the image or row.
 function showOld() {
@@ -72,33 +42,10 @@ function showOld() {
   showCrop(drawing.state, choice.first);
 }
 
-async function list() {
-  const [models, all] = await Promise.all([ask("models"), ask("v1/models")]);
-  showRefused(all);
-  choice.update(models, all);
-  if (!all.loading) return;
-  setTimeout(() => report("models", list), SOON);
-  if (!models.length) throw new Refused("The models are being loaded.");
-}
-
-// Refused versions and unreadable folders, each with the reason.
-function showRefused({ statuses, wrong }) {
-  const versions = Object.entries(statuses).flatMap(([name, all]) =>
-    all.filter((one) => one.state === "END").map((one) => `${name}, version ${one.version}: ${one.status.error_message}`));
-  const lines = [...Object.values(wrong), ...versions];
-  const [summary, list] = find("refused").children;
-  find("refused").hidden = !lines.length;
-  const folders = Object.keys(wrong).length ? "Some model folders cannot be read" : "";
-  const refused = versions.length ? `${versions.length} refused version${versions.length > 1 ? "s" : ""}` : "";
-  summary.textContent = [folders, refused].filter(Boolean).join("; ");
-  list.replaceChildren(...lines.map((line) => make("li", { textContent: line })));
-}
-
 // Follows the choice of models and versions.
 function choose() {
   const target = choice.first;
-  problems.choice = choice.problem;
-  showProblems();
+  say("choice", choice.problem);
   document.querySelector("main").hidden = !target;
   const table = target?.columns.length > 0;
   document.querySelector("main").classList.toggle("table", table);
@@ -133,35 +80,29 @@ function redrawn() {
   predict();
 }
 
-// One request at a time; changes in the meantime are sent afterwards.
-let busy = false;
-let again = false;
+const send = oneAtATime(async () => {
+  find("answer").ariaBusy = "true";
+  try {
+    await report("image", once);
+  } finally {
+    find("answer").ariaBusy = "false";
+  }
+});
 
-async function predict() {
+function predict() {
   find("invitation").hidden = !drawing.empty;
   find("undo").disabled = !drawing.past.length;
   find("clear").disabled = drawing.empty;
-  if (busy) {
-    again = true;
-    return;
-  }
-  busy = true;
-  find("answer").ariaBusy = "true";
-  try {
-    do {
-      again = false;
-      await report("image", once);
-    } while (again);
-  } finally {
-    // After an unexpected error, too, the next change is sent.
-    busy = false;
-    find("answer").ariaBusy = "false";
-  }
+  return send();
 }
 
+// What a request is about: the number of the image; the rows of a form are one.
+const subject = () => (choice.first?.columns.length ? "row" : drawing.state.subject);
+
+// Predicts for what is shown, and returns what is wrong with it.
 async function once() {
   const cards = [[first, choice.first], [second, choice.second]].filter(([, target]) => target);
-  if (!cards.length) return;
+  if (!choice.first) return "";
   const table = choice.first.columns.length > 0;
   const { state } = drawing;
   if (table) describeRow(choice.first, row.values);
@@ -171,27 +112,48 @@ async function once() {
     const what = table ? "Fill in the form" : kind === "digit" ? "Draw a digit" : "Choose an image";
     for (const [card, target] of cards) card.showNothing(target, `${what} to see a prediction`);
     showCrop(state, choice.first);
-    return;
+    return "";
   }
-  // Strokes go on while the endpoint is busy or does not answer.
-  if (refusal) throw refusal;
-  const late = setTimeout(showOld, LATE);
-  const answers = Promise.all(cards.map(([, target]) => classify(target, given, true)));
-  const found = await answers.finally(() => clearTimeout(late));
+  const about = table ? "row" : state.subject;
+  const again = () => { if (subject() === about) predict(); };
+  const wait = () => say("image", `No answer for ${PATIENT / 1000} seconds. Still waiting …`);
+  const timers = [setTimeout(showOld, LATE), setTimeout(wait, PATIENT)];
+  const found = await Promise.allSettled(cards.map(([, target]) => classifyOrHold(about, target, given, again)));
+  timers.forEach(clearTimeout);
+  const failed = found.filter((one) => one.reason);
+  const unexpected = failed.find(({ reason }) => !(reason instanceof Refused));
+  if (unexpected) throw unexpected.reason;
   // Another image may be shown, the form cleared, and another model chosen, in the meantime.
-  if (table ? !row.values : drawing.state.subject !== state.subject) return;
-  if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return;
+  if (table ? !row.values : drawing.state.subject !== state.subject) return "";
+  if (cards.some(([card, target]) => target.name !== (card === first ? choice.first : choice.second)?.name)) return "";
+  if (failed.length === cards.length) showOld();
+  else showAnswers(cards, found.map((one) => one.value), state);
+  return complaint(cards, found.map((one) => one.reason?.message));
+}
+
+function showAnswers(cards, found, state) {
   // Bars next to each other have the same axis.
-  const most = Math.max(...found.flatMap(({ answer }) => answer.predictions[0].gates ?? []));
-  cards.forEach(([card, target], place) => card.show(target, found[place].answer, found[place].milliseconds, most));
-  if (table) return;
-  showCrop(state, choice.first, found[0].answer.predictions[0]);
-  const { name } = choice.first;
-  remember(canvas, state, choice.first, found[0].answer, (earlier) => {
+  const most = Math.max(...found.flatMap((one) => one?.answer.predictions[0].gates ?? []));
+  cards.forEach(([card, target], place) => {
+    if (found[place]) card.show(target, found[place].answer, found[place].milliseconds, most);
+    else card.showNothing(target, "No answer");
+  });
+  const [[, target]] = cards;
+  if (target.columns.length) return;
+  showCrop(state, target, found[0]?.answer.predictions[0]);
+  if (!found[0]) return;
+  remember(canvas, state, target, found[0].answer, (earlier) => {
     // A drawing is nothing for a net that takes photographs.
-    choice.use(name);
+    choice.use(target.name);
     drawing.restore(earlier);
   });
+}
+
+// What is wrong, and with which of two versions unless it is the same with both.
+function complaint(cards, messages) {
+  if (messages.every((one) => one === messages[0])) return messages[0] ?? "";
+  return cards.map(([, target], place) => messages[place] && `${target.name}, version ${target.facts.version}: ${messages[place]}`)
+    .filter(Boolean).join(" ");
 }
 
 // Once it is shown, its prediction replaces the problem of the image before.
@@ -219,10 +181,6 @@ document.addEventListener("keydown", (event) => {
 onFiles(take);
 onPhoto(take);
 onRow(show);
-onKey(() => report("models", list));
 
-report("models", list);
-// New versions appear without a reload.
-setInterval(() => {
-  if (!document.hidden && find("key").hidden) report("models", list);
-}, POLL);
+const refresh = followModels((models, all) => choice.update(models, all));
+onKey(() => refresh().then(predict));

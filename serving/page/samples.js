@@ -1,6 +1,6 @@
 // Sample images of a version, to click.
 import { find, make } from "./dom.js";
-import { Refused, ask } from "./endpoint.js";
+import { Refused, ask, insist } from "./endpoint.js";
 
 const strip = find("samples");
 let shown = "";
@@ -24,7 +24,8 @@ export async function showSamples(target, take) {
   await Promise.all(buttons.map(async (button, number) => {
     const place = address(target, number);
     try {
-      const blob = await ask(place, {}, (response) => response.blob());
+      const blob = await insist(() => ask(place, {}, (response) => response.blob()), () => shown === wanted);
+      if (!blob) return;
       const name = `${target.name}-${number}.png`;
       const image = button.firstChild;
       image.src = URL.createObjectURL(blob);

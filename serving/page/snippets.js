@@ -1,6 +1,7 @@
 // The request for the shown image or row as commands to copy.
 import { find } from "./dom.js";
-import { hasKey, path } from "./endpoint.js";
+import { path } from "./endpoint.js";
+import { hasKey } from "./key.js";
 
 const [code, copied] = ["snippet", "copied"].map(find);
 const base = new URL(".", location.href).href;
