@@ -1,5 +1,6 @@
 """Permutation importance of the hyperparameters of a search."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.model_selection import KFold
 
 from pipelines.tuning import settings
 from pipelines.tuning.search_plan import SearchPlan
-from pipelines.tuning.search_state import SearchState
+from pipelines.tuning.search_state import SearchState, Trial
 
 FEWEST = 10
 """Minimum number of settings for measuring importance."""
@@ -48,7 +49,7 @@ def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
         The measures; None for fewer than `FEWEST` settings with a score, for fewer than two hyperparameters, or if
         all scores are equal.
     """
-    trials = settings.longest([trial for trial in state.trials if trial.over])
+    trials = _distinct(plan, settings.longest([trial for trial in state.trials if trial.over]))
     scores = [trial.score for trial in trials if trial.score is not None]
     names = settings.names(plan, trials)
     if len(scores) < FEWEST or len(names) < 2 or min(scores) == max(scores):
@@ -65,6 +66,17 @@ def importance(plan: SearchPlan, state: SearchState) -> Importance | None:
     errors = np.abs(predictions - targets).mean(axis=1)
     added = (errors[1:] - errors[0]).reshape(len(names), SHUFFLES)
     return Importance(tuple(names), added, float(errors[0]), float(r2_score(targets, predictions[0])), len(trials))
+
+
+def _distinct(plan: SearchPlan, trials: Sequence[Trial]) -> list[Trial]:
+    """Returns one trial of each setting: a copy of a held-out setting would be among those that a forest is fitted to.
+
+    Bayesian searches of earlier versions repeated settings.
+    """
+    first: dict[tuple[object, ...], Trial] = {}
+    for trial in trials:
+        first.setdefault((*sorted(plan.effective(trial.values).items()), trial.epochs), trial)
+    return [*first.values()]
 
 
 def _shuffled(table: np.ndarray) -> list[np.ndarray]:

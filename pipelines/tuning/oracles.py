@@ -1,5 +1,6 @@
 """Oracles that propose trials: KerasTuner's three, with their state in memory (`ask_tell` saves it)."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import keras_tuner
 
 from pipelines.core.config import HYPERPARAMETERS
-from pipelines.tuning.search_plan import FACTOR, SearchPlan
+from pipelines.tuning.search_plan import FACTOR, SearchPlan, hyperband_rungs
 from pipelines.tuning.search_state import Objective
 from pipelines.tuning.space import searched
 
@@ -47,7 +48,11 @@ class Bayesian(InMemory, keras_tuner.oracles.BayesianOptimizationOracle):
         """KerasTuner's method."""
         # scikit-learn would warn, in the middle of the table of trials, of bounds of the kernel that users cannot set.
         with warnings.catch_warnings(action="ignore"):
-            return super().populate_space(trial_id)
+            proposed: dict[str, Any] = super().populate_space(trial_id)
+        # Among choices, the most promising setting is often one that was tried: another trial of it would tell nothing.
+        if any(trial.hyperparameters.values == proposed["values"] for trial in self.trials.values()):
+            return self._random_populate_space()
+        return proposed
 
     def get_state(self) -> dict[str, Any]:
         """KerasTuner's method."""
@@ -63,7 +68,16 @@ class Bayesian(InMemory, keras_tuner.oracles.BayesianOptimizationOracle):
 
 
 class Hyperband(InMemory, keras_tuner.oracles.HyperbandOracle):
-    """Hyperband. Failed trials count as the worst of their rung, so that a rung with failures still ends."""
+    """Hyperband. Failed trials count as the worst of their rung, so that a rung with failures still ends.
+
+    KerasTuner waits for full rungs, and ends the search if the space has too few settings to fill the first one.
+    """
+
+    rungs: Sequence[Sequence[tuple[int, int]]] = ()
+
+    def _get_size(self, bracket_num: int, round_num: int) -> int:
+        # KerasTuner numbers the brackets backwards.
+        return self.rungs[-1 - bracket_num][round_num][1]
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """KerasTuner's method."""
@@ -97,6 +111,7 @@ def make(plan: SearchPlan, objective: Objective) -> keras_tuner.Oracle:
     oracle: keras_tuner.Oracle
     if plan.algorithm == "hyperband":
         oracle = Hyperband(max_epochs=plan.config.epochs, factor=FACTOR, hyperband_iterations=1, **shared)
+        oracle.rungs = hyperband_rungs(plan.config.epochs, plan.settings)
     elif plan.algorithm == "bayesian":
         # Initial random trials: KerasTuner's default of three per dimension, but at most half of all trials.
         first = min(3 * len(searched(plan.space)), max(1, (plan.trials or 0) // 2))
@@ -105,6 +120,9 @@ def make(plan: SearchPlan, objective: Objective) -> keras_tuner.Oracle:
         oracle = Random(max_trials=plan.trials, **shared)
         oracle.nets = [net.name for net in plan.nets]
     oracle.verbose = 0
+    if math.isfinite(plan.settings):
+        # No setting is left after that many draws in a row that were tried before. KerasTuner gives up after 20.
+        oracle._max_collisions = 100 * int(plan.settings)
     return oracle
 
 

@@ -128,8 +128,13 @@ def report(plan: SearchPlan, state: SearchState, files: Mapping[str, Path]) -> l
         Lines.
     """
     lines = [plan.label] if plan.label else []
-    if state.over and plan.trials and len(state.trials) < plan.trials:
-        lines.append(f"the space has no more than these {len(state.trials)} settings")
+    if state.over and len(state.trials) < len(plan.work):
+        lines.append(
+            f"an earlier version ended this search after {len(state.trials)} of {len(plan.work)} trials. For all of "
+            "them, search in another folder with --to DIR."
+        )
+    elif state.over and plan.exhausts:
+        lines.append(f"the space has no more than these {plan.settings} settings")
     for net, trial in winners(plan, state).items():
         names = (name for name in plan.effective(trial.values) if name != "net")
         values = " ".join(f"{name}={_cell(plan, trial, name)}" for name in names)

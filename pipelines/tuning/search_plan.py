@@ -24,7 +24,7 @@ from pipelines.core.errors import UserError
 from pipelines.core.frozen import Count, Frozen, Share, read
 from pipelines.core.optimizers import scaled
 from pipelines.core.plan_file import PlanFile, changes
-from pipelines.tuning.space import Value, changed, gated, searched
+from pipelines.tuning.space import Value, changed, count, gated, searched
 
 Algorithm = Literal["random", "hyperband", "bayesian"]
 FACTOR = 3
@@ -86,9 +86,28 @@ class SearchPlan(Frozen):
         return f"budget {budget.share:g}: {', '.join(parts)}"
 
     @property
+    def settings(self) -> float:
+        """Number of different settings of the space, those of all nets together; infinite with a range."""
+        return max(1, len(self.nets)) * count(self.space)
+
+    @property
     def work(self) -> list[int]:
         """Epochs of every trial; a promoted trial of Hyperband counts only the epochs that it adds."""
-        return [self.config.epochs] * self.trials if self.trials else hyperband_epochs(self.config.epochs)
+        if self.trials:
+            return [self.config.epochs] * int(min(self.trials, self.settings))
+        epochs: list[int] = []
+        for bracket in hyperband_rungs(self.config.epochs, self.settings):
+            before = 0
+            for trained, trials in bracket:
+                epochs += [trained - before] * trials
+                before = trained
+        return epochs
+
+    @property
+    def exhausts(self) -> bool:
+        """True if the algorithm would try more settings than the space has."""
+        wanted = self.trials or sum(bracket[0][1] for bracket in hyperband_rungs(self.config.epochs))
+        return wanted > self.settings
 
     def net(self, values: Mapping[str, Value]) -> str:
         """Name of the net of a trial."""
@@ -197,17 +216,22 @@ def open_plan(folder: Path) -> SearchPlan:
         raise UserError(f"{folder} is not a search folder: it has no {name}. Expected one of `highway tune`.") from None
 
 
-def hyperband_epochs(longest: int) -> list[int]:
-    """Lists the epochs of every trial of a Hyperband search, all of which follow from its longest trial.
+def hyperband_rungs(longest: int, settings: float = math.inf) -> list[list[tuple[int, int]]]:
+    """Lists the rungs of every bracket of a Hyperband search, in the order of the search.
+
+    A space of choices may have fewer settings than the brackets would begin with. A bracket then halves those that the
+    brackets before it have left.
 
     Args:
         longest: epochs of the longest trial.
+        settings: number of different settings of the space.
 
     Returns:
-        One number per trial; a promoted trial counts only the epochs that it adds.
+        For each bracket, epochs at the end of each rung and its number of trials, which is 0 if no setting is left.
 
     Example:
-        hyperband_epochs(3)  # [1, 1, 1, 2, 3, 3]
+        hyperband_rungs(3)  # [[(1, 3), (3, 1)], [(3, 2)]]
+        hyperband_rungs(3, settings=4)  # [[(1, 3), (3, 1)], [(3, 1)]]
     """
     # One bracket for each time that `longest` can be divided by the factor; the first bracket reduces the most.
     brackets, least = 0, float(longest)
@@ -215,11 +239,12 @@ def hyperband_epochs(longest: int) -> list[int]:
         least /= FACTOR
         brackets += 1
     last = math.ceil(1 + math.log(longest, FACTOR))
-    epochs: list[int] = []
+    found = []
     for bracket in reversed(range(brackets)):
-        before = 0
-        for rung in range(bracket, -1, -1):
-            trained = math.ceil(longest / FACTOR**rung)
-            epochs += [trained - before] * math.ceil(last / (bracket + 1) * FACTOR**rung)
-            before = trained
-    return epochs
+        first = int(min(math.ceil(last / (bracket + 1) * FACTOR**bracket), settings))
+        settings -= first
+        rungs = range(bracket + 1)
+        found.append(
+            [(math.ceil(longest / FACTOR ** (bracket - rung)), math.ceil(first / FACTOR**rung)) for rung in rungs]
+        )
+    return found

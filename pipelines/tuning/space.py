@@ -1,5 +1,6 @@
 """Search spaces: their hyperparameters, and how sampled values change a configuration."""
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -20,6 +21,16 @@ def searched(space: Space) -> dict[str, tuple[Value, ...]]:
         searched(Space(momentum=(0.5, 0.9)))  # {"momentum": (0.5, 0.9)}
     """
     return {name: bounds for name in HYPERPARAMETERS if (bounds := getattr(space, name))}
+
+
+def count(space: Space) -> float:
+    """Counts the settings of a search space: the combinations of its choices; infinitely many with a range.
+
+    Example:
+        count(Space(activation=("relu", "tanh"), pad=(0, 2, 4)))  # 6
+    """
+    bounded = searched(space).items()
+    return math.prod(len(bounds) if HYPERPARAMETERS[name].is_choice else math.inf for name, bounds in bounded)
 
 
 def gated(model: ModelConfig) -> bool:

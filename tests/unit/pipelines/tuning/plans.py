@@ -7,6 +7,7 @@ from pipelines.tuning.search_state import Objective, SearchState, Trial
 from tests.toy_data import toy_config
 
 SPACE = Space(learning_rate=(0.001, 1.0), activation=("relu", "tanh"), transform_bias=(-10.0, -1.0))
+CHOICES = Space(activation=("relu", "tanh", "elu"), batch_size=(32, 64, 128, 256), pad=(0, 1, 2))
 ACCURACY = Objective("val_accuracy", "max")
 
 

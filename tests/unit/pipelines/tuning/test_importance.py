@@ -45,6 +45,13 @@ def test_a_setting_counts_once_and_its_epochs_matter():
     assert found.names[int(found.added.mean(axis=1).argmax())] == "epochs"
 
 
+def test_a_setting_that_a_search_repeated_counts_once():
+    state = searched_state(FEWEST)
+    repeated = toy_state(*state.trials, *(toy_trial(99, trial.score, **trial.values) for trial in state.trials[:9]))
+    assert importance(toy_plan(), repeated).settings == FEWEST
+    assert importance(toy_plan(), toy_state(*repeated.trials[1:9], *repeated.trials[10:])) is None
+
+
 def test_noise_is_not_important():
     random = np.random.default_rng(0)
     found = importance(toy_plan(), searched_state(60, score=lambda values: random.normal()))

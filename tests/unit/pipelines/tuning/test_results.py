@@ -7,12 +7,13 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 
+from pipelines.core.config import Space
 from pipelines.core.errors import UserError
 from pipelines.tuning import results
 from pipelines.tuning.search_state import Objective
 from pipelines.verbs.train import parse_train
 
-from .plans import SPACE, study_plan, toy_plan, toy_state, toy_trial
+from .plans import CHOICES, SPACE, study_plan, toy_plan, toy_state, toy_trial
 from .searches import hyperband_state
 
 
@@ -104,10 +105,27 @@ def test_the_recipe_of_a_hyperband_trial_has_the_full_schedule():
 
 
 def test_a_space_with_fewer_settings_than_trials_is_reported():
+    plan = toy_plan(trials=8, space=Space(activation=("relu", "tanh")))
     trials = [toy_trial(number, 0.5) for number in range(2)]
-    lines = results.report(toy_plan(trials=8), toy_state(*trials), {"toy": Path("best.json")})
+    lines = results.report(plan, toy_state(*trials), {"toy": Path("best.json")})
     assert "the space has no more than these 2 settings" in lines
-    lines = results.report(toy_plan(trials=8), toy_state(*trials, over=False), {"toy": Path("best.json")})
+    lines = results.report(plan, toy_state(*trials, over=False), {"toy": Path("best.json")})
+    assert not any("no more" in line for line in lines)
+
+
+def test_hyperband_says_that_its_space_is_small():
+    plan = toy_plan("hyperband", trials=None, epochs=3, space=Space(activation=("relu", "tanh")))
+    lines = results.report(plan, toy_state(*[toy_trial(0, 0.5)] * 3), {"toy": Path("best.json")})
+    assert "the space has no more than these 2 settings" in lines
+    assert not any("ended this search" in line for line in lines)
+
+
+@pytest.mark.parametrize(("algorithm", "trials", "planned"), [("random", 40, 36), ("hyperband", None, 53)])
+def test_a_search_that_an_earlier_version_ended_early_says_so(algorithm, trials, planned):
+    plan = toy_plan(algorithm, trials=trials, epochs=27, space=CHOICES)
+    state = toy_state(*(toy_trial(number, 0.5) for number in range(30)))
+    lines = results.report(plan, state, {"toy": Path("best.json")})
+    assert lines[0].startswith(f"an earlier version ended this search after 30 of {planned} trials.")
     assert not any("no more" in line for line in lines)
 
 

@@ -198,3 +198,8 @@ def test_choices_and_ranges_are_distinguished_by_what_a_space_accepts(data):
         else:
             with pytest.raises(ValidationError, match="is a range"):
                 Space(**{name: (one,)})
+
+
+def test_settings_are_counted_unless_one_is_a_range():
+    assert space.count(Space(activation=("relu", "tanh"), pad=(0, 2, 4))) == 6
+    assert space.count(Space(activation=("relu", "tanh"), dropout=(0.0, 0.5))) == math.inf
