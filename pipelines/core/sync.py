@@ -58,8 +58,8 @@ class _Sync:
         self._found: dict[Path, Stored] = {}
         self._sent: dict[str, _Stamp] = {}
         self._missed: set[str] = set()
-        self._busy = threading.Lock()
-        self._ended = threading.Event()
+        self._pulled: tuple[str, ...] = ()
+        self._busy, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._follow, name="upload", daemon=True)
 
     def start(self) -> None:
@@ -125,9 +125,8 @@ class _Sync:
                 for name, path, stamp in _by_age(files):
                     self._upload(name, path, stamp)
         # Not at once: while a checkpoint is replaced, it has no file for a moment.
-        gone, before = self._gone(), self._missed
-        self._missed = gone
-        self._remove(gone & before)
+        before, self._missed = self._missed, self._gone()
+        self._remove(self._missed & before)
 
     def pull(self, folder: Path) -> None:
         """Replaces a folder in the local one by its state in the bucket."""
@@ -135,12 +134,14 @@ class _Sync:
             url, aside = self.place(folder), folder.with_name(f".{folder.name}")
             shutil.rmtree(aside, ignore_errors=True)
             fetch([(one.url, path) for path, one in self._stored(url, aside).items()])
+            # From here on, files are missing, and the last upload must not remove their objects if a signal comes.
+            self._pulled = (f"{self._name(folder)}/",)
             shutil.rmtree(folder, ignore_errors=True)
             if aside.exists():
                 aside.rename(folder)
-            below = f"{self._name(folder)}/"
-            self._sent = {name: stamp for name, stamp in self._sent.items() if not name.startswith(below)}
+            self._sent = {name: stamp for name, stamp in self._sent.items() if not name.startswith(self._pulled)}
             self._note(_files(folder))
+            self._pulled = ()
 
     def place(self, path: Path) -> Url:
         """Returns the URL of a file or folder in the local one."""
@@ -187,7 +188,8 @@ class _Sync:
         self._sent.update({self._name(path): _stamp(path) for path in files})
 
     def _gone(self) -> set[str]:
-        return self._sent.keys() - {self._name(path) for path in _files(self.local)}
+        missing = self._sent.keys() - {self._name(path) for path in _files(self.local)}
+        return {name for name in missing if not name.startswith(self._pulled)}
 
     def _remove(self, names: set[str]) -> None:
         for name in names:
@@ -214,12 +216,11 @@ class _Sync:
     def _kept(self, late: str, folder: Path) -> Iterator[tuple[str, Path]]:
         """Links late files, so that they stay what they are."""
         for number, path in enumerate(_files(self.local)):
-            if late not in path.relative_to(self.local).parts:
-                continue
             link = folder / f"{late}-{number}"
-            with suppress(FileNotFoundError):
-                os.link(path, link)
-                yield self._name(path), link
+            if late in path.relative_to(self.local).parts:
+                with suppress(FileNotFoundError):
+                    os.link(path, link)
+                    yield self._name(path), link
 
     def _is_late(self, path: Path) -> bool:
         return not {*LATE}.isdisjoint(path.relative_to(self.local).parts)

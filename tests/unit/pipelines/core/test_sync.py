@@ -3,6 +3,8 @@
 import errno
 import itertools
 import os
+import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -339,3 +341,42 @@ def test_another_machine_writes_a_part_of_a_study(url, push, tmp_path):
         (url / "runs" / "0" / "run.json").write_bytes(b"3")
     assert contents(url) == {"runs/0/run.json": "3", "runs/1/run.json": "1"}
     assert place_of(run) == run
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(shutil, "rmtree"), (Path, "rename"), (os, "unlink"), (os, "utime"), (module, "fetch"), (module, "_files")],
+)
+def test_a_signal_while_a_finished_run_is_downloaded_changes_nothing_in_the_bucket(
+    url, monkeypatch, owner, name, before
+):
+    """Stops before and after every call of a function within the download, one at a time."""
+    action = getattr(owner, name)
+
+    def stopping(*given, **options):
+        last = next(turns)
+        if last and before:
+            raise StoppedError("stopped", signal.SIGTERM)
+        done = action(*given, **options)
+        if last:
+            raise StoppedError("stopped", signal.SIGTERM)
+        return done
+
+    for count in itertools.count():
+        turns = iter([False] * count + [True])
+        for file in ("run.json", "metrics.csv", "checkpoint/state.npz"):
+            (url / "runs" / "0" / file).write_bytes(b"1")
+        with suppress(StoppedError), synced(url) as study:
+            # A node ends the run.
+            (url / "runs" / "0" / "checkpoint" / "state.npz").unlink()
+            ended = {"runs/0/run.json": "2", "runs/0/metrics.csv": "2", "runs/0/model.keras": "2"}
+            for file, text in ended.items():
+                (url / file).write_bytes(text.encode())
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, stopping)
+                refresh(study / "runs" / "0")
+        assert contents(url) == ended
+        if [*turns]:
+            break
+    assert count > 0
