@@ -45,7 +45,7 @@ def retrain(
         remote: trains the runs elsewhere; None for this machine.
 
     Returns:
-        The file retrained.csv, with one row per run.
+        The file retrained.csv, with one row per run, without a score for a run that diverged.
 
     Raises:
         UserError: a run cannot be trained.
@@ -93,6 +93,9 @@ def _outcome(run: Run, objective: Objective) -> str:
 
 
 def _score(run: Run, objective: Objective) -> tuple[float | None, float | None]:
+    """Returns the best score of a run and its epoch; neither for one that diverged, however good it was before."""
+    if run.record.state == "diverged":
+        return None, None
     return run.record.metrics.get(f"best_{objective.name}"), run.record.metrics.get("best_epoch")
 
 

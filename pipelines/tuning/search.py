@@ -92,7 +92,8 @@ def tune(search: Search, *, minutes: float | None = None, retrain: int = 0, cons
                 _announce(search, resumes=state is not None, console=console)
                 lead(search, console, minutes)
             else:
-                # A process that was killed after the last trial has left them.
+                # A process that was killed after the last trial has left them. A claim downloads what is missing.
+                claim(search.folder)
                 states.shed_all(search.folder)
             _summarize(search, retrain, console)
 

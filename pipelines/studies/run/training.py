@@ -14,6 +14,7 @@ from pipelines.core.console import counted, say
 from pipelines.core.durations import clock
 from pipelines.core.errors import UserError
 from pipelines.core.files import flush
+from pipelines.core.ownership import claim
 from pipelines.core.plan_file import changes
 from pipelines.core.run import MEASURED, Run, Weights, open_run
 from pipelines.studies.framework.study import Study
@@ -231,7 +232,8 @@ def search_settings(
     if state is None or not state.over:
         lead(search, console)
     else:
-        # A process that was killed after the last trial has left them.
+        # A process that was killed after the last trial has left them. A claim downloads what is missing.
+        claim(search.folder)
         search_state.shed_all(search.folder)
 
 

@@ -10,16 +10,24 @@ from rich.console import Console
 from pipelines import studies
 from pipelines.core import run
 from pipelines.core.errors import UserError
+from pipelines.core.ownership import claim
 from pipelines.core.run import MEASURED
+from pipelines.core.sync import synced
 from pipelines.studies.papers import depth_contrast
 from pipelines.studies.papers.optimization import STUDY
 from pipelines.studies.run import reproduce, training
 from pipelines.studies.run.budget import reduced
-from pipelines.studies.run.study_plan import STUDY_FILE, StudyPlan
-from pipelines.studies.run.training import planned
+from pipelines.studies.run.study_plan import STUDY_FILE, StudyPlan, search_folder
+from pipelines.studies.run.training import Machines, planned
 from pipelines.tuning import space
+from pipelines.tuning.ask_tell import AskTell
+from pipelines.tuning.driver import drive
+from pipelines.tuning.search_plan import SEARCH_FILE
 from tests.toy_data import toy_config
+from tests.unit.pipelines.core.runs_in_memory import contents, place
 from tests.unit.pipelines.studies.fake import RECORD, evaluated
+from tests.unit.pipelines.tuning.in_memory import InMemory
+from tests.unit.pipelines.tuning.plans import ACCURACY
 
 
 def made(study, name, config, record=RECORD, done=True):
@@ -174,3 +182,18 @@ def test_a_study_without_a_search_has_none():
     study = depth_contrast.STUDY
     with pytest.raises(ValueError, match="depth-contrast draws no settings"):
         planned(study, reduced(study.arms, 3, 1.0))
+
+
+def test_weights_that_a_killed_search_left_at_a_url_are_removed():
+    url, console = place(), Console(file=io.StringIO())
+    scope = reduced(STUDY.arms, STUDY.seeds, 0.0004)
+    with synced(url) as folder:
+        search = search_folder(folder)
+        SEARCH_FILE.keep(planned(STUDY, scope), search)
+        drive(AskTell(planned(STUDY, scope), ACCURACY, search), InMemory(lambda task: 0.5))
+        weights = (search / "trials" / "00" / "model.keras").relative_to(folder).as_posix()
+    (url / weights).write_bytes(b"1")
+    with synced(url, owned=True) as folder:
+        training.search_settings(STUDY, scope, folder, data_dir=None, machines=Machines(), console=console)
+        claim(folder)
+    assert weights not in contents(url)
