@@ -5,7 +5,7 @@ import pickle
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -26,11 +26,12 @@ DATA_DIR = "TFDS_DATA_DIR"
 
 @dataclass
 class _Submission:
-    """A task that has not ended, and how often it has been started."""
+    """A task that has not ended, how often it has been started, and the host names of nodes on which it has failed."""
 
     key: str
     content: bytes
     attempts: int = 0
+    failed_on: set[str | None] = field(default_factory=set)
 
 
 class Node(NamedTuple):
@@ -40,6 +41,8 @@ class Node(NamedTuple):
     """Its name in Ray."""
     address: str
     """Its address."""
+    host: str
+    """Its host name."""
     cores: int
     """Number of cores that take tasks."""
 
@@ -126,9 +129,15 @@ class ClusterExecutor:
 
     def nodes(self) -> list[Node]:
         """Returns the nodes that take tasks."""
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
         found = [
-            Node(node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0))) for node in alive
+            Node(
+                id=node["NodeID"],
+                address=node["NodeManagerAddress"],
+                host=node["NodeManagerHostname"],
+                cores=int(node["Resources"].get("CPU", 0)),
+            )
+            for node in self._ray.nodes()
+            if node["Alive"]
         ]
         return [node for node in found if node.cores >= self._cores]
 
@@ -203,11 +212,12 @@ class ClusterExecutor:
             raise UserError(outcome)
         if outcome.lost and submission.attempts < ATTEMPTS:
             self._report(f"{submission.key} has failed on the node {outcome.node} and starts again: {outcome.error}")
-            self._submit(submission, self._starter_elsewhere(submission.attempts))
+            submission.failed_on.add(outcome.node)
+            self._submit(submission, self._starter_elsewhere(submission))
             return None
         return outcome
 
-    def _starter_elsewhere(self, attempts: int) -> Any:
+    def _starter_elsewhere(self, submission: _Submission) -> Any:
         """Returns the starter of another attempt, each on a node of its own while there are enough.
 
         A node on which every task fails at once is soon free again, so that Ray would choose it each time.
@@ -215,7 +225,8 @@ class ClusterExecutor:
         nodes = self.nodes()
         if not nodes:
             return self._starter
-        node = nodes[attempts % len(nodes)]
+        nodes = [node for node in nodes if node.host not in submission.failed_on] or nodes
+        node = nodes[submission.attempts % len(nodes)]
         affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=True)
         return self._starter.options(num_cpus=self._cores, scheduling_strategy=affinity)
 

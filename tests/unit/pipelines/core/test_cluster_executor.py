@@ -38,6 +38,7 @@ class FakeRay:
                 "Alive": alive,
                 "NodeID": f"{number}",
                 "NodeManagerAddress": f"10.0.0.{number}",
+                "NodeManagerHostname": f"node{number}",
                 "Resources": {"CPU": cores, "memory": 1e9},
             }
             for number, (alive, cores) in enumerate(self.machines)
@@ -248,6 +249,21 @@ def test_a_task_that_fails_because_of_its_node_starts_again_on_others(opened, mo
     assert ray.events[:2] == ["2 cores of node 1", "2 cores of node 0"]
     again = "a has failed on the node node3 and starts again: out of memory"
     assert ray.reports == [again] * (ATTEMPTS - 1)
+
+
+@pytest.mark.parametrize(("first", "second"), [("node0", "node1"), ("node1", "node0")])
+def test_a_task_does_not_start_again_on_a_node_on_which_it_has_failed(opened, monkeypatch, first, second):
+    hosts = iter([first, second])
+    monkeypatch.setattr(cluster_worker.socket, "gethostname", lambda: next(hosts))
+    monkeypatch.setattr(cluster_executor.pickle, "dumps", lambda given: given)
+    monkeypatch.setattr(cluster_worker.pickle, "loads", lambda given: given)
+    ray, executor = opened()
+    with executor:
+        executor.submit("a", [None], sick)
+        assert executor.finished(1.0) == []
+        (outcome,) = executor.finished(1.0)
+    assert (outcome.result, outcome.node) == ("done", second)
+    assert ray.events[0] == f"2 cores of node {second[-1]}"
 
 
 def test_a_bug_of_the_executor_itself_is_raised(opened):

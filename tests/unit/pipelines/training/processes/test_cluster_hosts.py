@@ -49,7 +49,7 @@ class Script:
         pass
 
     def nodes(self):
-        return [Node(f"node-{number}", f"10.0.0.{number}", 4) for number in range(self.counts[0])]
+        return [Node(f"node-{number}", f"10.0.0.{number}", f"host-{number}", 4) for number in range(self.counts[0])]
 
     def submit_to(self, node, key, task, function):
         if function is cluster_hosts.free_address:
