@@ -10,7 +10,7 @@ import operator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from pipelines.core.frozen import Angle, Count, Extent, Frozen, NonNegative, Positive, Rate, Share
 from pipelines.core.hyperparameters import hyperparameters
@@ -309,15 +309,16 @@ class Space(_Hyperparameters):
         def __init__(self, **values: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
-    @model_validator(mode="after")
-    def _ranges_rise(self) -> Self:
-        for name, one in HYPERPARAMETERS.items():
-            values = getattr(self, name)
-            if one.is_choice and len(set(values)) < len(values):
-                raise ValueError(f"choices of {name} must be unique. Received: {' '.join(map(str, values))}")
-            if not one.is_choice and values and (len(values) != 2 or values[0] >= values[1]):
-                raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, values))}")
-        return self
+    @field_validator("*")
+    @classmethod
+    def _ranges_rise(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        name = str(info.field_name)
+        is_choice = HYPERPARAMETERS[name].is_choice
+        if is_choice and len(set(values)) < len(values):
+            raise ValueError(f"choices of {name} must be unique. Received: {' '.join(map(str, values))}")
+        if not is_choice and values and (len(values) != 2 or values[0] >= values[1]):
+            raise ValueError(f"{name} is a range, LOW HIGH. Received: {' '.join(map(str, values))}")
+        return values
 
 
 class Provenance(Frozen):

@@ -55,8 +55,10 @@ def explain(error: ValidationError, model: type[BaseModel], name: Callable[[tupl
         elif detail["type"] == "extra_forbidden":
             sentences[path] = _no_field(called, path[-1], owner)
         elif detail["type"] == "value_error":
-            group = f"{'.'.join(path)}: " if path else ""
-            sentences[path] = f"{group}{detail['ctx']['error']}."
+            # A rule across the fields of a group names them itself, and no option is called like the group.
+            is_rule = field is None or is_group(field.annotation) or members(field)
+            place = ".".join(path) if is_rule else called
+            sentences[path] = f"{place + ': ' if place else ''}{detail['ctx']['error']}."
         elif detail["type"] == "union_tag_invalid" and field is not None:
             tag = name((*path, str(field.discriminator)))
             received = detail["ctx"]["tag"]

@@ -56,6 +56,8 @@ def of_environment() -> Hosts | None:
             f"{'is' if len(missing) == 1 else 'are'} missing. Set all three, or none to train in one process."
         )
     count, index = _number(COUNT, given[COUNT]), _number(INDEX, given[INDEX])
+    if not count:
+        raise UserError(f"{COUNT} must be a whole number of at least 1. Received: {count}.")
     if not index < count:
         raise UserError(f"{INDEX} must be from 0 to {count - 1}, as {COUNT} is {count}. Received: {index}.")
     addresses = given[ADDRESSES].split(",")

@@ -28,12 +28,13 @@ def make_tables(results: Results) -> list[Table]:
 
     def row(net: str) -> tuple[str, ...]:
         name = nets.name(net, BLOCKS)
+        runs = results.of(name)
         return (
             NETS[net].title,
             results.parameters(name),
             results.accuracy(name),
             results.loss(name),
-            tables.mean([one.run.record.seconds for one in results.of(name)], len(results.of(name)), digits=0),
+            tables.mean([one.run.record.seconds for one in runs if not one.diverged], len(runs), digits=0),
         )
 
     rows = tuple(map(row, NETS))

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from pipelines.core.config import Config
+from pipelines.core.config import Config, Space
 from pipelines.core.field_help import expectation, explain, placeholder
 from pipelines.core.frozen import Frozen
 from pipelines.core.optimizers import SGD, Optimizer
@@ -89,6 +89,15 @@ def test_every_wrong_field_has_a_line():
         "epochs must be a whole number of at least 1. Received: 0.",
         "seed must be a whole number of at least 0. Received: -1.",
     ]
+
+
+def test_a_rule_of_a_field_is_named_like_the_field():
+    with pytest.raises(ValidationError) as caught:
+        Space(activation=("relu", "relu"), dropout=(0.5, 0.1))
+    assert explain(caught.value, Space, "/".join) == (
+        "activation: choices of activation must be unique. Received: relu relu.\n"
+        "dropout: dropout is a range, LOW HIGH. Received: 0.5 0.1."
+    )
 
 
 def test_a_rule_across_fields():

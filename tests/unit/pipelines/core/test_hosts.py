@@ -35,6 +35,7 @@ def test_the_first_address_is_that_of_the_process_that_leads(found):
         (("one:1", "2", ""), rf"{INDEX} is missing. Set all three, or none"),
         (("", "2", ""), rf"{ADDRESSES} and {INDEX} are missing"),
         (("one:1", "two", "0"), rf"{COUNT} must be a whole number. Received: two"),
+        (("one:1", "0", "0"), rf"{COUNT} must be a whole number of at least 1. Received: 0"),
         (("one:1", "2", "-1"), rf"{INDEX} must be a whole number. Received: -1"),
         (("one:1", "2", "2"), rf"{INDEX} must be from 0 to 1, as {COUNT} is 2. Received: 2"),
         (("one", "2", "0"), "must be HOST:PORT of process 0, or one of these for each of the 2 processes"),

@@ -70,6 +70,11 @@ def test_hyperband_decides_the_number_of_trials():
         ("demo --search.bias -5 -1", "there is no option '--search.bias'"),
         ("demo --search.optimizer.ema 0.9 0.99", "Did you mean '--search.ema'?"),
         ("demo --search.transform-bias -1 -5", "transform_bias is a range, LOW HIGH"),
+        (
+            "demo --search.transform-bias -1",
+            "--search.transform-bias: transform_bias is a range, LOW HIGH. Received: -1",
+        ),
+        ("demo --search.activation relu relu", "--search.activation: choices of activation must be unique. Received: "),
         ("demo --search.decay 0.5 0.9", "--search.decay has no effect without --schedule.kind step or exponential"),
         ("demo --search.magnitude 0.1 0.5", "--search.magnitude has no effect without --augment.rand-augment 2"),
         ("demo --search.mixup 0 0.4 --search.cutmix 0 1", "images are mixed by mixup or by CutMix, not by both"),
