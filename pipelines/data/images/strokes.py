@@ -106,7 +106,8 @@ def find(
     some = every.rows(places + 1)
     inked = tf.cast(labels[0] > 0, tf.float32)
     even = tf.reduce_sum(inked * ink) > EVEN * most * tf.reduce_sum(inked)
-    digit, kept = _sorted(some, height / longest, width / longest, least, blank=even & ~filled, on_table=on_table)
+    sides, blank = (height / longest, width / longest), even & ~filled
+    digit, kept = _sorted(some, *sides, least, cells=residual.shape[0], blank=blank, on_table=on_table)
     digit &= _has_edges(coarse) | filled
     chosen = tf.scatter_nd(places[:, None] + 1, tf.cast(kept & (largest > 0), tf.float32), tf.shape(every.area))
     # Without digits, no component is left out.
@@ -136,7 +137,14 @@ def _surroundings(
 
 
 def _sorted(
-    found: Components, height: tf.Tensor, width: tf.Tensor, least: tf.Tensor, *, blank: tf.Tensor, on_table: tf.Tensor
+    found: Components,
+    height: tf.Tensor,
+    width: tf.Tensor,
+    least: tf.Tensor,
+    *,
+    cells: int,
+    blank: tf.Tensor,
+    on_table: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns which components are separate digits, and which are strokes of any digit: bool [n] each.
 
@@ -145,6 +153,7 @@ def _sorted(
         height: height of the image, in the same unit.
         width: its width.
         least: smallest side of a digit.
+        cells: number of cells along each side.
         blank: whether the paper may be blank, so that all that shows is a table.
         on_table: whether a table was found, of which a strip may be left.
     """
@@ -152,7 +161,11 @@ def _sorted(
     top, bottom, left, right = (side[:, None] for side in box)
     longest = box.longest
     stroke = 2 * found.area / tf.maximum(found.outline, 1e-6)
-    large = (found.area > 0) & (longest > least) & (stroke < BLOT * longest)
+    # Along the longer side of the image, where cells are longer, a box is larger than a dot of few cells in it, which
+    # would then seem thin.
+    excess = (width - height) / cells
+    thin = stroke < BLOT * tf.maximum(box.height - tf.nn.relu(-excess), box.width - tf.nn.relu(excess))
+    large = (found.area > 0) & (longest > least) & thin
     inside = (top < box.top) & (bottom > box.bottom) & (left < box.left) & (right > box.right)
     holds = tf.reduce_any(inside & large & (longest > INSIDE * longest[:, None]), axis=1)
     spans = (box.height > ACROSS * height) | (box.width > ACROSS * width)
@@ -165,7 +178,7 @@ def _sorted(
     candidates = tf.where(tf.reduce_any(candidates), candidates, large & ~((table & blank) | (strip & on_table)))
     most = tf.reduce_max(tf.where(candidates, longest, 0.0))
     gaps = tf.maximum(tf.maximum(top - box.bottom, box.top - bottom), tf.maximum(left - box.right, box.left - right))
-    speck = longest < tf.where(stroke < BLOT * longest, SPECK, SPOT) * most
+    speck = longest < tf.where(thin, SPECK, SPOT) * most
     kept = candidates | ~(frame | strip | speck)
     whole = candidates & (longest > SIMILAR * most)
     # A component is a separate digit if there is a gap between it and each larger one.

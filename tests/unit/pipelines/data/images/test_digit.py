@@ -3,7 +3,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
@@ -180,6 +180,9 @@ def test_a_long_row_or_column_of_digits_is_found(digits, axis):
 
 @settings(deadline=None, max_examples=40)
 @given(st.floats(0.02, 0.15), *[st.tuples(st.floats(0, 1), st.integers(60, 300))] * 2, st.booleans())
+# A few cells of the grid, which is coarser along the longer side.
+@example(0.0231, (1.0, 60), (0.381, 209), False)
+@example(0.0222, (0.327, 210), (1.0, 69), True)
 def test_a_dot_of_any_size_is_no_digit(share, down, across, light):
     height, width = down[1], across[1]
     radius = min(share * max(height, width), 0.9 * min(height, width)) / 2
