@@ -39,13 +39,13 @@ class Elimination:
             score: "loss" (lower is better), or any other score (higher is better).
 
         Returns:
-            The number of layers, the first ones of `order`.
+            The number of layers, the first ones of `order`; 0 if the score of the whole net is NaN.
 
         Example:
             lesion_greedily(model, batches).spared(0.001, "accuracy")
         """
         values = self.scores[score] if score == "loss" else -self.scores[score]
-        return int(self.closed[np.flatnonzero(values - values[0] <= tolerance + ROUNDING)].max())
+        return int(self.closed[np.flatnonzero(values - values[0] <= tolerance + ROUNDING)].max(initial=0))
 
     def names(self, count: int) -> tuple[str, ...]:
         """Returns the names of the first layers that were closed, in call order.

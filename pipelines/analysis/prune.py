@@ -1,6 +1,7 @@
 """Prunes a run: removes the highway layers that its net can spare, and writes the rest as another run."""
 
 import functools
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -173,6 +174,8 @@ def _unit(score: str, loss: float) -> float:
 
 def _refusal(path: Path, found: "Elimination", score: str, allowed: float) -> str:
     before, after = (float(found.scores[score][place]) for place in (0, 1))
+    if math.isnan(before):
+        return f"the {score} of {path} is not a number, so no change of it can be tolerated. Train the net again."
     change, limit = f"from {before:.4g} to {after:.4g}", f"{allowed:g} of the loss"
     if score == "accuracy":
         change, limit = f"from {before:.2%} to {after:.2%}", f"{100 * allowed:g} percentage points"

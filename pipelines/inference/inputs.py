@@ -1,5 +1,6 @@
 """Images from files, folders, globs, tar files and data sets, in a deterministic order."""
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pipelines.core import frameworks
 from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.url import Stored, Url, location
+from pipelines.data.roots import INFO
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
 from serving.errors import ImageError
 
@@ -227,6 +229,8 @@ class _Split:
 
     word: str
     stream: "Stream"
+    digest: str
+    """Digest of the description of the data set."""
 
     def __iter__(self) -> Iterator[ImageRef]:
         number = 0
@@ -257,7 +261,13 @@ def _split(word: str, data_dir: Path | None) -> _Split:
         raise UserError(f"the data set '{data}' has no {split} examples. It has: {available}.")
     stream = sources.load(data, split, data_dir, memory=0)
     assert isinstance(stream, Stream), "images are streamed if no memory is allowed"
-    return _Split(word, stream)
+    described = Path(sources.open_builder(data, data_dir).data_dir) / INFO
+    return _Split(word, stream, hashlib.sha256(described.read_bytes()).hexdigest())
+
+
+def digests(sources: Sequence[Source]) -> list[str]:
+    """Returns a digest of each data set of which a split is among the sources."""
+    return [source.digest for source in sources if isinstance(source, _Split)]
 
 
 def _ref(path: str) -> ImageRef:

@@ -5,7 +5,7 @@ import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor as Threads
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class JobResult:
         images: rows in the file.
         resumed: rows written by earlier attempts.
         unreadable: rows in the file with an error.
-        seconds: duration of this attempt.
+        seconds: duration of this attempt; 0 if the file was complete before it.
     """
 
     images: int
@@ -112,7 +112,7 @@ def run(
     model = _open(job)
     sources = inputs.sources(job.inputs, job.data_dir)
     listing = inputs.Listing(sources)
-    description = _describe(job, model)
+    description = _describe(job, model, sources)
     with open_parts(job.out, description) as parts:
         skipped, resumed = parts.skip(listing.names()), parts.rows
         if listing.failure:
@@ -140,7 +140,7 @@ def run(
             raise UserError(f"{listing.failure} {advice}")
         if not progress.images:
             raise no_images(job.inputs)
-        parts.finish(schema)
+        parts.finish(schema, progress.images)
     return JobResult(progress.images, resumed, progress.unreadable, progress.seconds)
 
 
@@ -366,16 +366,19 @@ def _open(job: PredictionJob) -> Model:
     return model
 
 
-def _describe(job: PredictionJob, model: Model) -> dict[str, Any]:
-    """Everything that determines the content of the file."""
+def _describe(job: PredictionJob, model: Model, sources: Sequence[inputs.Source]) -> dict[str, Any]:
+    """Everything that determines the content of the file, except for what files contain."""
     digest = hashlib.sha256((model.folder / manifest.NAME).read_bytes()).hexdigest()
-    return {
+    described = {
         "version": model.manifest.version,
         "model": f"{model.manifest.name}, {digest}",
         "paths": [*job.inputs],
         "top": job.count,
         "explain": job.explain,
     }
+    # Rows of a split have the same names wherever its data set is.
+    data = inputs.digests(sources)
+    return described | {"data": data} if data else described
 
 
 def saved(parts: Parts, advice: str, examples: str) -> str:

@@ -149,16 +149,17 @@ class Parts:
         """
         part_files.move(self.folder / written, self._path(first))
 
-    def finish(self, schema: pa.Schema) -> None:
+    def finish(self, schema: pa.Schema, rows: int) -> None:
         """Assembles the result from the parts, and removes them.
 
         Args:
             schema: the columns.
+            rows: number of rows in all parts.
 
         Raises:
             UserError: a part was removed in the meantime.
         """
-        if len(self.gaps()) > 1:
+        if self.gaps() != [(rows, None)]:
             raise UserError(f"parts are missing in {self.folder}. Repeat the command to write them.")
         if self.out.suffix != SUFFIX:
             part_files.move_parts(self.folder, self.out)
@@ -237,7 +238,7 @@ def open_parts(out: Location, job: Description) -> Iterator[Parts]:
     Example:
         with open_parts(Path("predictions.parquet"), {"model": "demo"}) as parts:
             parts.write(table)
-            parts.finish(table.schema)
+            parts.finish(table.schema, len(table))
     """
     folder = out.with_name(f".{out.name}.parts")
     parts = Parts(out, folder, job)

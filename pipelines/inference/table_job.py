@@ -95,6 +95,7 @@ def run(job: PredictionJob, console: Console, executor: Executor | None = None) 
         resumed = parts.rows
         if not parts.is_complete:
             schema = _schema(model, rows, job, path, json.dumps(description))
+            parts.check_columns(schema)
             progress = JobProgress(console, lambda: len(rows.values), resumed, "rows")
             try:
                 with progress:
@@ -107,7 +108,7 @@ def run(job: PredictionJob, console: Console, executor: Executor | None = None) 
             except KeyboardInterrupt:
                 say(console, saved(parts, "repeat the command to resume", "rows"))
                 raise
-            parts.finish(schema)
+            parts.finish(schema, len(rows.values))
             seconds = progress.seconds
     found = TablePredictions(model, rows, _outputs(job.out) if rows.truth is not None else {}, seconds)
     return WrittenTable(folder, found, JobResult(len(rows.values), resumed, 0, seconds))

@@ -188,7 +188,7 @@ def _write_table(given: Arguments, out: Location) -> None:
     _name_version(given.model, folder)
     sys.stderr.write("".join(f"{line}\n" for line in found.rows.warnings))
     new = result.images - result.resumed
-    if not new:
+    if not result.seconds:
         sys.stdout.write(f"{out} is already complete, with {counted(result.images, 'row')}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
@@ -208,7 +208,7 @@ def _write(given: Arguments, out: Location) -> None:
     result = run(job, console, _executor(given.cluster, console), partial(_processes, console))
     new, count = result.images - result.resumed, counted(result.images, "image")
     unreadable = f"; {result.unreadable:,} unreadable, see the column error" if result.unreadable else ""
-    if not new:
+    if not result.seconds:
         sys.stdout.write(f"{out} is already complete, with {count}{unreadable}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""

@@ -81,3 +81,8 @@ def test_as_many_layers_are_spared_as_the_tolerance_allows(tolerance, count):
     assert found.spared(tolerance, "accuracy") == count
     assert found.spared(0.15) == 2
     assert found.spared(0.2) == 3
+
+
+def test_no_layer_is_spared_if_the_whole_net_has_no_score():
+    found = elimination.Elimination(None, (0,), np.arange(2), 10, {"loss": np.array([np.nan, np.nan])})
+    assert found.spared(0.1) == 0

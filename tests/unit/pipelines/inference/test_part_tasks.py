@@ -148,6 +148,23 @@ def test_a_split_of_a_data_set_equals_that_of_one_process(model, mnist_5k, tmp_p
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "alone.parquet"))
 
 
+def test_a_split_of_other_data_is_another_job(model, encoded, tmp_path, monkeypatch):
+    # The rows of both have the same names.
+    for name in ("first", "second"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        images = {"image": [encoded(len(name) + number) for number in range(6)], "label": [*"abc"] * 2}
+        pq.write_table(pa.table(images), tmp_path / "images.parquet")
+        prepared = prepare.prepare(prepare.read(str(tmp_path / "images.parquet"), None, QUIET), (8, 8, 3), QUIET)
+        (tmp_path / f"data-{name}").mkdir()
+        Path(prepared).rename(tmp_path / f"data-{name}" / "images")
+    word, out = "tfds:./images/train", tmp_path / "out.parquet"
+    monkeypatch.chdir(tmp_path / "data-first")
+    assert run(PredictionJob(model, (word,), out, 2), QUIET).images > 0
+    monkeypatch.chdir(tmp_path / "data-second")
+    with pytest.raises(UserError, match=r"belongs to another job: data was \S+ and is now "):
+        run(PredictionJob(model, (word,), out, 2), QUIET)
+
+
 def test_images_of_a_parquet_file_equal_those_of_one_process(model, encoded, tmp_path, monkeypatch):
     # They are prepared as a data set, whose folder is named.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -28,7 +28,7 @@ def begin(out, *groups, job=JOB):
 
 def finish(out, job=JOB):
     with open_parts(out, job) as parts:
-        parts.finish(table(job=job).schema)
+        parts.finish(table(job=job).schema, parts.rows)
 
 
 def names(out):
@@ -169,6 +169,18 @@ def test_what_differs_from_the_job_of_a_complete_result_is_named(tmp_path, name)
         assert parts.is_complete
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_parts_that_vanish_at_the_end_are_missed(out, left):
+    begin(out, "ab", "cd")
+    with open_parts(out, JOB) as parts:
+        for path in parts.paths[left:]:
+            path.unlink()
+        out.write_bytes(b"the result of another command")
+        with pytest.raises(UserError, match=r"parts are missing in .* Repeat the command"):
+            parts.finish(table().schema, 4)
+    assert out.read_bytes() == b"the result of another command"
+
+
 def test_a_complete_file_is_left_as_it_is(out, tmp_path):
     begin(out, "ab")
     finish(out)
@@ -231,7 +243,7 @@ def test_simultaneous_writers_wait_or_are_refused(out):
                 if not parts.is_complete:
                     for _ in range(parts.skip(iter("abcdef")), 6):
                         parts.write(table("abcdef"[len(parts.paths)]))
-                    parts.finish(table().schema)
+                    parts.finish(table().schema, 6)
         except UserError as error:
             refused.append(str(error))
 
