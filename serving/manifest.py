@@ -137,6 +137,9 @@ class TrainingRecord(ManifestPart):
     """After the last epoch, on training and validation data."""
     test: dict[str, Any] | None
     """Result on the test split; null if the run had not been evaluated."""
+    pruned: dict[str, Any] | None = Field(None, exclude_if=lambda pruned: pruned is None)
+    """Of a pruned net: the run that was pruned, its number of highway layers, the names of those that were removed, the
+    split on which they were chosen, and scores before and after; left out of others."""
 
 
 class FileRecord(ManifestPart):

@@ -155,4 +155,5 @@ def _training(run: Run, test: dict[str, Any] | None) -> TrainingRecord:
         seconds=record.seconds,
         metrics=record.metrics,
         test=test,
+        pruned=record.pruned.model_dump(mode="json") if record.pruned else None,
     )

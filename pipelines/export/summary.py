@@ -14,7 +14,7 @@ def report(folder: Path) -> str:
     content = manifest.read(folder)
     *others, last = (form.name for form in forms.present(content.files))
     lines = [
-        f"{folder}: {', '.join(others)} and {last} of {content.model.preset}, {content.model.parameters:,} parameters, "
+        f"{folder}: {', '.join(others)} and {last} of {_net(content)}, {content.model.parameters:,} parameters, "
         f"{sum(file.size for file in content.files.values()) / 1e6:.1f} MB",
         *agreement(content.parity, content),
     ]
@@ -27,6 +27,14 @@ def report(folder: Path) -> str:
         lines.append(f"calibrated: logits are divided by {content.temperature:.3f}")
     lines.append(f"next: {next_command('predict', folder)} {'ROWS.csv' if content.is_table else 'IMAGE.png'}")
     return "\n".join(lines) + "\n"
+
+
+def _net(content: manifest.Manifest) -> str:
+    """Returns what the net is called: its preset, and how many layers were removed from it."""
+    name, pruned = str(content.model.preset), content.run.pruned
+    if pruned is None:
+        return name
+    return f"{name} without {len(pruned['removed'])} of {pruned['layers']} highway layers of {pruned['source']}"
 
 
 def agreement(measured: Parity, content: manifest.Manifest) -> list[str]:

@@ -114,6 +114,8 @@ def test_a_pruned_run_is_evaluated_and_exported_and_not_resumed(deep_run, tmp_pa
     manifest = read(tmp_path / "models" / "small" / "1")
     left = LAYERS - len(CLOSED)
     assert len(manifest.gates) == left
+    assert manifest.run.pruned == open_run(tmp_path / "small").record.pruned.model_dump(mode="json")
+    assert f"without {len(CLOSED)} of {LAYERS} highway layers of {deep_run.name}" in capsys.readouterr().out
     assert main(["prune", str(tmp_path / "small"), "--to", str(tmp_path / "again"), "--tolerance", "0.99"]) == 0
     assert open_run(tmp_path / "again").record.pruned.layers == left
     capsys.readouterr()

@@ -1,10 +1,12 @@
 """Pruning a run: where it ends, and its table."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from highway_keras.analysis import Elimination
-from pipelines.analysis.prune import _is_useless, _rows
+from pipelines.analysis.prune import _is_useless, _refusal, _rows
 from tests.unit.pipelines.analysis.known_analysis import LAYOUT
 
 
@@ -24,3 +26,8 @@ def test_small_losses_keep_their_digits_in_the_table():
         [0, "1.23457e-05", ""],
         [2, "0.25", "last highway_01"],
     ]
+
+
+def test_a_loss_that_is_no_number_is_the_reason_for_a_refusal():
+    found = Elimination(LAYOUT, (2,), np.array([0, 1]), 12, {"loss": np.array([np.nan, np.nan])})
+    assert _refusal(Path("runs/broken"), found, "loss", 0.1).startswith("the loss of runs/broken is not a number")
