@@ -1,11 +1,8 @@
 """The executor of a cluster with a Ray that runs tasks in this process, or loses them."""
 
-import os
-import pickle
 import signal
 import types
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -148,8 +145,6 @@ def sick(times):
 
 
 def broken(text):
-    if text == "stopped":
-        raise StoppedError("it was stopped", signal.SIGTERM)
     raise OSError(28, "No space left on device") if text == "full" else UserError(text)
 
 
@@ -303,39 +298,6 @@ def test_a_node_with_something_else_installed_is_refused(opened, monkeypatch, in
         monkeypatch.setattr(cluster_worker.environment, "installed", lambda: there)
         with pytest.raises(UserError, match=f"the node .* {message}"):
             executor.finished(1.0)
-
-
-def test_a_signal_ends_the_process_of_a_task():
-    setting = cluster_executor._setting(1)
-    with pytest.raises(SystemExit) as raised:
-        cluster_worker.perform(setting, "a", pickle.dumps(("stopped", broken)))
-    assert raised.value.code == 143
-
-
-@pytest.mark.parametrize(
-    "name", ["KERAS_BACKEND", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "GRPC_VERBOSITY"]
-)
-def test_tasks_get_settings_and_folder_of_the_driver(monkeypatch, tmp_path, name):
-    monkeypatch.setenv(name, "some")
-    monkeypatch.chdir(tmp_path)
-    setting = cluster_executor._setting(1)
-    monkeypatch.setenv(name, "other")
-    monkeypatch.delenv(environment.COMMAND)
-    monkeypatch.chdir("/")
-    outcome = cluster_worker.perform(setting, "a", pickle.dumps((name, os.getenv)))
-    assert outcome.result == "some"
-    assert environment.command() == "highway tune demo"
-    assert Path.cwd() == tmp_path
-
-
-@pytest.mark.parametrize(("given", "expected"), [("data", "{folder}/data"), ("~/data", "{home}/data"), ("", "its own")])
-def test_tasks_get_the_default_folder_of_data_of_the_driver(monkeypatch, tmp_path, given, expected):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(cluster_executor.DATA_DIR, given)
-    setting = cluster_executor._setting(1)
-    monkeypatch.setenv(cluster_executor.DATA_DIR, "its own")
-    outcome = cluster_worker.perform(setting, "a", pickle.dumps((cluster_executor.DATA_DIR, os.getenv)))
-    assert outcome.result == expected.format(folder=tmp_path, home=Path.home())
 
 
 def test_ctrl_c_of_a_prediction_cancels_what_runs(opened):
