@@ -24,6 +24,7 @@ SHAPES = {
     "dead": "whether no gradient reaches the gate, `[gates]`",
     "class_means": "mean of T over the examples of each class, `[classes, gates]`; one row without classes",
     "class_counts": "examples of each class, `[classes]`",
+    "class_weights": "divisors of `class_means`, `[classes, gates]`; left out if proportional to `class_counts`",
     "example_gates": "T for the first example, for a channel the mean over its positions, `[gates]`",
     "example_outputs": "outputs of the layers for the first example, `[gates]`",
     "lesion_loss": "loss with each layer closed, `[layers]`",
@@ -62,6 +63,7 @@ def of_statistics(found: GateStatistics) -> dict[str, np.ndarray]:
         "dead": found.dead,
         "class_means": found.means.astype("float32"),
         "class_counts": found.counts,
+        **({} if found.weights is None else {"class_weights": found.weights}),
     }
 
 
@@ -77,6 +79,7 @@ def statistics(arrays: Arrays) -> GateStatistics:
         right=arrays["above"],
         slope=arrays["slope"],
         dtypes=tuple(map(str, arrays["dtypes"])),
+        weights=arrays.get("class_weights"),
     )
 
 

@@ -13,7 +13,6 @@ from pipelines.core import frameworks
 from pipelines.core.console import printable
 from pipelines.core.errors import UserError
 from pipelines.core.url import Stored, Url, location
-from pipelines.data.roots import INFO
 from pipelines.inference.image_ref import TFDS, ImageRef, is_image
 from serving.errors import ImageError
 
@@ -230,7 +229,7 @@ class _Split:
     word: str
     stream: "Stream"
     digest: str
-    """Digest of the description of the data set."""
+    """Digest of the files of the split."""
 
     def __iter__(self) -> Iterator[ImageRef]:
         number = 0
@@ -261,12 +260,19 @@ def _split(word: str, data_dir: Path | None) -> _Split:
         raise UserError(f"the data set '{data}' has no {split} examples. It has: {available}.")
     stream = sources.load(data, split, data_dir, memory=0)
     assert isinstance(stream, Stream), "images are streamed if no memory is allowed"
-    described = Path(sources.open_builder(data, data_dir).data_dir) / INFO
-    return _Split(word, stream, hashlib.sha256(described.read_bytes()).hexdigest())
+    return _Split(word, stream, _digest(sources.open_builder(data, data_dir).info.splits[split].filepaths))
+
+
+def _digest(paths: Sequence[str | os.PathLike[str]]) -> str:
+    content = hashlib.sha256()
+    for path in sorted(map(Path, paths)):
+        with path.open("rb") as file:
+            content.update(hashlib.file_digest(file, "sha256").digest())
+    return content.hexdigest()
 
 
 def digests(sources: Sequence[Source]) -> list[str]:
-    """Returns a digest of each data set of which a split is among the sources."""
+    """Returns a digest of each split of a data set that is among the sources."""
     return [source.digest for source in sources if isinstance(source, _Split)]
 
 

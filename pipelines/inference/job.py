@@ -138,10 +138,12 @@ def run(
         if listing.failure:
             advice = saved(parts, "fix it and repeat the command to resume", "images")
             raise UserError(f"{listing.failure} {advice}")
-        if not progress.images:
+        # In a bucket, the same command elsewhere may have written rows that are not counted here.
+        images = sum(listing.counts)
+        if not images:
             raise no_images(job.inputs)
-        parts.finish(schema, progress.images)
-    return JobResult(progress.images, resumed, progress.unreadable, progress.seconds)
+        parts.finish(schema, images)
+    return JobResult(images, resumed, progress.unreadable, progress.seconds)
 
 
 def ordered(pool: Threads, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:

@@ -193,8 +193,8 @@ def _write_table(given: Arguments, out: Location) -> None:
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
     score = f"; {found.score()}" if found.score() else ""
-    speed = f"{new / max(result.seconds, 1e-9):,.0f} rows/s"
-    sys.stdout.write(f"{out}: {counted(result.images, 'row')}{resumed}{score}; {speed}\n")
+    speed = f"; {new / max(result.seconds, 1e-9):,.0f} rows/s" if new else ""
+    sys.stdout.write(f"{out}: {counted(result.images, 'row')}{resumed}{score}{speed}\n")
 
 
 def _write(given: Arguments, out: Location) -> None:
@@ -212,7 +212,8 @@ def _write(given: Arguments, out: Location) -> None:
         sys.stdout.write(f"{out} is already complete, with {count}{unreadable}. Remove it to start over.\n")
         return
     resumed = f" ({result.resumed:,} by earlier attempts)" if result.resumed else ""
-    sys.stdout.write(f"{out}: {count}{resumed}{unreadable}; {new / result.seconds:,.0f} images/s\n")
+    speed = f"; {new / result.seconds:,.0f} images/s" if new else ""
+    sys.stdout.write(f"{out}: {count}{resumed}{unreadable}{speed}\n")
 
 
 def _name_version(model: Location, folder: Path) -> None:

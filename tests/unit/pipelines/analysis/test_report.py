@@ -18,7 +18,8 @@ def written(tmp_path, found):
 
 
 def test_the_page_describes_every_array(tmp_path):
-    found = analysis(unit_lesions=lesions([1.0] * 7, [0.9] * 7))
+    statistics = replace(analysis().statistics, weights=np.full((2, 7), 6.0))
+    found = analysis(statistics=statistics, unit_lesions=lesions([1.0] * 7, [0.9] * 7))
     page = written(tmp_path, found)
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert set(arrays) == set(storage.SHAPES)

@@ -1,6 +1,7 @@
 """Round trip of measurements through arrays."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,16 @@ def test_statistics_survive_a_round_trip_through_a_file():
         np.testing.assert_array_equal(getattr(back, name), getattr(found, name), err_msg=name)
     np.testing.assert_allclose(back.differences, found.differences, atol=1e-7)
     assert open_layers(back) == pytest.approx(open_layers(found))
+
+
+def test_weighted_statistics_keep_their_means():
+    # The classes have as many examples, and one counts three times as much.
+    found = replace(analysis().statistics, weights=np.array([[6.0] * 7, [18.0] * 7]))
+    arrays = through_a_file(storage.of_statistics(found))
+    assert set(arrays) <= set(storage.SHAPES)
+    back = storage.statistics(arrays)
+    np.testing.assert_allclose(back.mean, found.mean, rtol=1e-6)
+    np.testing.assert_allclose(back.differences, found.differences, atol=1e-7)
 
 
 @pytest.mark.parametrize(("prefix", "count"), [("lesion", 3), ("unit_lesion", 7)])

@@ -38,6 +38,18 @@ def test_out_writes_a_row_for_each_image_and_says_so(model, folder, tmp_path, ca
     assert capsys.readouterr().out == said
 
 
+def test_a_result_that_is_only_assembled_was_not_complete_before(model, folder, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out.parquet"
+    words = ["predict", str(model), str(folder), "--out", str(out)]
+    with monkeypatch.context() as killed:
+        killed.setattr(jobs.Parts, "finish", lambda *_: None)
+        assert main(words) == 0
+    assert not out.exists()
+    capsys.readouterr()
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{out}: 30 images (30 by earlier attempts)\n"
+
+
 @pytest.fixture
 def drawn(tmp_path):
     """A folder with images of no digit, one and two, and a file that is no image."""

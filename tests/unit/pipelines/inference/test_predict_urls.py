@@ -307,3 +307,49 @@ def test_a_few_images_are_printed(bucket, capsys):
     shown = capsys.readouterr()
     assert shown.out.count(f'"file": "{bucket}/images/0/') == 10
     assert f"{bucket}/images/1/04.png" in shown.err
+
+
+def test_a_table_that_is_only_assembled_was_not_complete_before_and_has_its_score(tmp_path, capsys, monkeypatch):
+    model = table_model.write(tmp_path / "houses" / "1", regression=True).parent
+    (tmp_path / "houses.csv").write_text("rooms,age,city,price\n4,10,Rome,300\n2,30,Paris,170\n")
+    out = tmp_path / "prices.parquet"
+    job = PredictionJob(model, (str(tmp_path / "houses.csv"),), out, 3)
+    with monkeypatch.context() as killed:
+        killed.setattr(table_job.Parts, "finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            table_job.run(job, QUIET)
+    assert main(["predict", str(model), *job.inputs, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: 2 rows (2 by earlier attempts); MAE ")
+
+
+def test_parts_of_a_table_with_fewer_columns_are_refused(tmp_path, monkeypatch):
+    model = table_model.write(tmp_path / "houses" / "1", regression=True).parent
+    (tmp_path / "houses.csv").write_text("rooms,age,city\n4,10,Rome\n2,30,Paris\n")
+    job = PredictionJob(model, (str(tmp_path / "houses.csv"),), tmp_path / "prices.parquet", 3)
+    with monkeypatch.context() as killed:
+        killed.setattr(table_job.Parts, "finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            table_job.run(job, QUIET)
+    (part,) = (tmp_path / ".prices.parquet.parts").glob("*.parquet")
+    pq.write_table(pq.read_table(part).drop_columns("value"), part)
+    with pytest.raises(UserError, match="earlier version of this program without the column value"):
+        table_job.run(job, QUIET)
+
+
+def test_rows_that_the_same_command_writes_elsewhere_in_the_meantime_count(bucket, whole, monkeypatch):
+    job, check = remote(bucket, "out.parquet"), jobs.Parts.check_columns
+
+    def meanwhile(parts, schema):
+        with monkeypatch.context() as elsewhere, suppress(KeyboardInterrupt):
+            elsewhere.setattr(jobs.Parts, "check_columns", check)
+            elsewhere.setattr(jobs.Parts, "finish", stopped)
+            run(job, QUIET)
+        check(parts, schema)
+
+    monkeypatch.setattr(jobs.Parts, "check_columns", meanwhile)
+    assert run(job, QUIET).images == 41
+    assert texts(bucket / "out.parquet") == whole
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
