@@ -141,7 +141,7 @@ def test_predictions_whose_parts_were_not_joined_are_completed(unpacked, capsys)
     (parts / "job.json").write_bytes(before.schema.metadata[b"job"])
     out.rename(parts / "00000000.parquet")
     assert main(PREDICT) == 0
-    assert "with 1 image" in capsys.readouterr().out
+    assert "1 image (1 by earlier attempts)" in capsys.readouterr().out
     assert pq.read_table(out).equals(before)
     assert not parts.exists()
 
