@@ -138,8 +138,8 @@ class TrainingRecord(ManifestPart):
     test: dict[str, Any] | None
     """Result on the test split; null if the run had not been evaluated."""
     pruned: dict[str, Any] | None = Field(None, exclude_if=lambda pruned: pruned is None)
-    """Of a pruned net: the run that was pruned, its number of highway layers, the names of those that were removed, the
-    split on which they were chosen, and scores before and after; left out of others."""
+    """How the net was pruned: source run, removed layers, the split they were chosen on, and scores before and after.
+    Left out if it was not."""
 
 
 class FileRecord(ManifestPart):

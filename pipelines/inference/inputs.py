@@ -228,8 +228,8 @@ class _Split:
 
     word: str
     stream: "Stream"
-    digest: str
-    """Digest of the files of the split."""
+    files: Sequence[str | os.PathLike[str]]
+    """Files of the split."""
 
     def __iter__(self) -> Iterator[ImageRef]:
         number = 0
@@ -260,7 +260,7 @@ def _split(word: str, data_dir: Path | None) -> _Split:
         raise UserError(f"the data set '{data}' has no {split} examples. It has: {available}.")
     stream = sources.load(data, split, data_dir, memory=0)
     assert isinstance(stream, Stream), "images are streamed if no memory is allowed"
-    return _Split(word, stream, _digest(sources.open_builder(data, data_dir).info.splits[split].filepaths))
+    return _Split(word, stream, sources.open_builder(data, data_dir).info.splits[split].filepaths)
 
 
 def _digest(paths: Sequence[str | os.PathLike[str]]) -> str:
@@ -273,7 +273,7 @@ def _digest(paths: Sequence[str | os.PathLike[str]]) -> str:
 
 def digests(sources: Sequence[Source]) -> list[str]:
     """Returns a digest of each split of a data set that is among the sources."""
-    return [source.digest for source in sources if isinstance(source, _Split)]
+    return [_digest(source.files) for source in sources if isinstance(source, _Split)]
 
 
 def _ref(path: str) -> ImageRef:
